@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+# What every script here needs: one-line errors and the places things are in.
+
+set -euo pipefail
+
+TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+BUILD=${BUILD:-$TOP/build}
+
+# One line on stderr: what is wrong, where, what to do. Exit code 1; 2 for bad usage.
+die() {
+	printf '%s: %s\n' "${0##*/}" "$*" >&2
+	exit 1
+}
+
+usage() {
+	printf 'usage: %s\n' "$*" >&2
+	exit 2
+}
+
+# kernel_version TREE: prints "6.1.192" from the tree's Makefile, fails if there is none.
+kernel_version() {
+	awk -F ' *= *' '$1 == "VERSION" { v = $2 } $1 == "PATCHLEVEL" { p = $2 }
+		$1 == "SUBLEVEL" { s = $2; exit }
+		END { if (v == "" || p == "" || s == "") exit 1; print v "." p "." s }' \
+		"$1/Makefile" 2>/dev/null
+}
+
+# series_patches SERIES_DIR: prints the file names in the order of the series.
+series_patches() {
+	sed -e 's/#.*//' -e 's/[[:space:]]*$//' -e '/^$/d' "$1/series"
+}
+
+# series_files SERIES_DIR: prints the files of the kernel tree that the series touches.
+series_files() {
+	local patch
+	series_patches "$1" | while read -r patch; do
+		sed -n 's,^+++ b/\([^[:space:]]*\).*,\1,p' "$1/$patch"
+	done | sort -u
+}
