@@ -38,3 +38,23 @@ series_files() {
 		sed -n 's,^+++ b/\([^[:space:]]*\).*,\1,p' "$1/$patch"
 	done | sort -u
 }
+
+# progress LABEL LOG PATTERN UNIT COMMAND...: runs COMMAND with its output in LOG. Meanwhile a
+# terminal shows one live line: how many lines of LOG match PATTERN, and the time. Prints
+# nothing in the end; returns COMMAND's exit code.
+progress() {
+	local label=$1 log=$2 pattern=$3 unit=$4 start=$SECONDS code=0 pid
+	shift 4
+	"$@" >"$log" 2>&1 </dev/null &
+	pid=$!
+	if [ -t 2 ]; then
+		while kill -0 "$pid" 2>/dev/null; do
+			printf '\r%s: %d %s, %d s ' "$label" "$(grep -cE "$pattern" "$log")" "$unit" \
+				$((SECONDS - start)) >&2
+			sleep 0.5
+		done
+		printf '\r\033[K' >&2
+	fi
+	wait "$pid" || code=$?
+	return "$code"
+}
