@@ -1,0 +1,135 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0
+load common
+
+prepare() {
+	fake_tree "$T/tree"
+	fake_series "$T/series"
+}
+
+@test "apply: in place, the whole series" {
+	prepare
+	run "$SCRIPTS/apply" "$T/series" "$T/tree"
+	[ "$status" -eq 0 ]
+	grep -q line10_one "$T/tree/kernel/core.c"
+	grep -q line30_two "$T/tree/kernel/core.c"
+	grep -q head20_two "$T/tree/include/core.h"
+	[ "$(find "$T/tree" -type f | wc -l)" -eq 3 ]
+}
+
+@test "apply: to a copy, which leaves the tree as it was" {
+	prepare
+	cp -r "$T/tree" "$T/before"
+	"$SCRIPTS/apply" "$T/series" "$T/tree" "$T/dest"
+	diff -r "$T/before" "$T/tree"
+	grep -q line30_two "$T/dest/kernel/core.c"
+}
+
+@test "apply: to a copy again writes nothing" {
+	prepare
+	"$SCRIPTS/apply" "$T/series" "$T/tree" "$T/dest"
+	run "$SCRIPTS/apply" "$T/series" "$T/tree" "$T/dest"
+	[[ $output == *": 0 files written in "* ]]
+}
+
+@test "apply: a changed patch writes the files it touches, and the build folder stays" {
+	prepare
+	"$SCRIPTS/apply" "$T/series" "$T/tree" "$T/dest"
+	mkdir "$T/dest/obj" && touch "$T/dest/obj/core.o"
+	sed -i 's/head20_two/head20_new/' "$T/series/0002-two.patch"
+	run "$SCRIPTS/apply" "$T/series" "$T/tree" "$T/dest"
+	[[ $output == *": 1 files written in "* ]]
+	grep -q head20_new "$T/dest/include/core.h"
+	[ -f "$T/dest/obj/core.o" ]
+}
+
+@test "apply: a patch taken off the series is undone in the copy, with a new time" {
+	prepare
+	"$SCRIPTS/apply" "$T/series" "$T/tree" "$T/dest"
+	touch -d '1 hour ago' "$T/tree/include/core.h"
+	touch "$T/stamp" -d '1 minute ago'
+	sed -i '/0002/d' "$T/series/series"
+	"$SCRIPTS/apply" "$T/series" "$T/tree" "$T/dest"
+	cmp "$T/tree/include/core.h" "$T/dest/include/core.h"
+	[ "$T/dest/include/core.h" -nt "$T/stamp" ]
+	! grep -q line30_two "$T/dest/kernel/core.c"
+}
+
+@test "apply: a change of the tree reaches the copy" {
+	prepare
+	echo "int other;" >"$T/tree/kernel/other.c"
+	"$SCRIPTS/apply" "$T/series" "$T/tree" "$T/dest"
+	echo "int newer;" >"$T/tree/kernel/newer.c"
+	rm "$T/tree/kernel/other.c"
+	"$SCRIPTS/apply" "$T/series" "$T/tree" "$T/dest"
+	[ -f "$T/dest/kernel/newer.c" ] && [ ! -e "$T/dest/kernel/other.c" ]
+}
+
+@test "apply: a patch that does not apply names patch, file and rejects; the tree stays whole" {
+	prepare
+	sed -i 's/head20;/head_of_another_kernel;/' "$T/tree/include/core.h"
+	cp -r "$T/tree" "$T/before"
+	run "$SCRIPTS/apply" "$T/series" "$T/tree"
+	one_line "apply: 0002-two.patch does not apply to Linux 6.1.9: include/core.h; the rejects are in $BUILD/rejects"
+	grep -q head20_two "$BUILD/rejects/include/core.h.rej"
+	diff -r "$T/before" "$T/tree"
+}
+
+@test "apply: a context that only fuzz would accept does not apply" {
+	prepare
+	sed -i 's/line8;/line_of_another_kernel;/' "$T/tree/kernel/core.c"
+	run "$SCRIPTS/apply" "$T/series" "$T/tree"
+	one_line "apply: 0001-one.patch does not apply *"
+}
+
+@test "apply: a file that the tree has not" {
+	prepare
+	rm "$T/tree/include/core.h"
+	run "$SCRIPTS/apply" "$T/series" "$T/tree"
+	one_line "apply: 0002-two.patch does not apply *"
+}
+
+@test "apply: twice in place is refused" {
+	prepare
+	"$SCRIPTS/apply" "$T/series" "$T/tree"
+	run "$SCRIPTS/apply" "$T/series" "$T/tree"
+	one_line "apply: $T/tree has this series already"
+}
+
+@test "apply: a tree of another version is refused" {
+	fake_tree "$T/tree" 6.12.9
+	fake_series "$T/series"
+	run "$SCRIPTS/apply" "$T/series" "$T/tree"
+	one_line "apply: $T/tree is Linux 6.12.9; this series is for 6.1"
+}
+
+@test "apply: a dirty git tree is refused, a clean one is taken" {
+	prepare
+	cd "$T/tree"
+	git init -q
+	git -c user.name=t -c user.email=t@localhost add -A
+	git -c user.name=t -c user.email=t@localhost commit -q -m base
+	echo >>kernel/core.c
+	run "$SCRIPTS/apply" "$T/series" "$T/tree"
+	one_line "apply: $T/tree has uncommitted changes; *"
+	git checkout -q kernel/core.c
+	"$SCRIPTS/apply" "$T/series" "$T/tree"
+}
+
+@test "apply: not a kernel tree, no series, no BASE line" {
+	prepare
+	run "$SCRIPTS/apply" "$T/series" "$T"
+	one_line "apply: $T is not a kernel tree *"
+	run "$SCRIPTS/apply" "$T/tree" "$T/tree"
+	one_line "apply: no series in $T/tree"
+	sed -i 1d "$T/series/series"
+	run "$SCRIPTS/apply" "$T/series" "$T/tree"
+	one_line "apply: * does not begin with a '# BASE linux-X.Y VERSION' line"
+	run "$SCRIPTS/apply"
+	one_line "usage: *"
+}
+
+@test "make apply: says which argument is missing" {
+	run make --no-print-directory -C "$SCRIPTS/.." apply
+	[ "$status" -ne 0 ] && [[ ${lines[0]} == "make apply: say which tree: make apply KSRC="* ]]
+}

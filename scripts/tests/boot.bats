@@ -1,0 +1,150 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0
+load common
+
+# boots GUEST [ARGUMENT...]: a boot of a QEMU that does GUEST
+boots() {
+	fake_qemu
+	export FAKE_GUEST=$1
+	shift
+	echo kernel >"$T/bzImage"
+	run "$SCRIPTS/boot" --accel tcg --timeout 2 --out "$T/out" "$@" "$T/bzImage" -- perf_bpf_filter
+}
+
+outcome_is() {
+	[ "$status" -eq "$2" ] && grep -q "\"outcome\": \"$1\"" "$T/out/boot.json" && return
+	printf 'status %s, %s\n%s\n' "$status" "$(head -c 40 "$T/out/boot.json")" "$output"
+	return 1
+}
+
+@test "boot: the command's output and exit code come out" {
+	boots 'up; echo "ok 1 a" >>"$output"; echo "exit 0" >"$verdict"'
+	outcome_is passed 0
+	[ "$output" = "ok 1 a" ]
+}
+
+@test "boot: a command that fails" {
+	boots 'up; echo "exit 7" >"$verdict"'
+	outcome_is failed 1
+	grep -q '"exit": 7' "$T/out/boot.json"
+}
+
+@test "boot: a guest that dies before the tests" {
+	boots 'say "Linux version 6.1.9 (gcc)"; say "Kernel panic - not syncing: VFS: Unable to mount root fs"'
+	outcome_is no-boot 10
+	[[ $output == *"$T/out/console.log"* ]]
+}
+
+@test "boot: a guest that never prints a thing" {
+	boots 'sleep 60'
+	outcome_is no-boot 10
+}
+
+@test "boot: a guest that dies in the middle" {
+	boots 'up; echo "ok 1 a" >>"$output"; exit 0'
+	outcome_is lost 11
+}
+
+@test "boot: a guest that panics in the middle" {
+	boots 'up; say "perf_bpf_filter: test effects.sigio"; say "BUG: kernel NULL pointer dereference, address: 0"; say "Kernel panic - not syncing: Fatal exception"'
+	outcome_is splat 13
+	[[ $output == *"(during test effects.sigio): BUG: kernel NULL pointer"* ]]
+}
+
+@test "boot: a guest that hangs in the middle" {
+	boots 'up; echo "ok 1 a" >>"$output"; exec sleep 60'
+	outcome_is hang 12
+}
+
+@test "boot: a guest that dies after the verdict, by a panic" {
+	boots 'up; echo "exit 0" >"$verdict"; say "Kernel panic - not syncing: Attempted to kill init!"'
+	outcome_is splat 13
+}
+
+@test "boot: a guest that hangs after the verdict keeps its verdict" {
+	boots 'up; echo "exit 0" >"$verdict"; exec sleep 60'
+	outcome_is passed 0
+}
+
+@test "boot: a verdict cut short is none" {
+	boots 'up; printf "exit " >"$verdict"'
+	outcome_is lost 11
+}
+
+@test "boot: a kernel splat fails a run in which all tests pass" {
+	for splat in \
+		"WARNING: CPU: 1 PID: 77 at kernel/events/core.c:9487 __perf_event_overflow+0x1/0x2" \
+		"BUG: KASAN: use-after-free in bpf_overflow_handler+0x1/0x2" \
+		"BUG: KCSAN: data-race in perf_event_free_bpf_prog / __perf_event_overflow" \
+		"BUG: sleeping function called from invalid context at kernel/locking/mutex.c:580" \
+		"BUG: scheduling while atomic: swapper/0/1/0x2" \
+		"WARNING: possible recursive locking detected" \
+		"WARNING: suspicious RCU usage" \
+		"rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:" \
+		"INFO: task perf:77 blocked for more than 120 seconds." \
+		"watchdog: BUG: soft lockup - CPU#0 stuck for 22s! [perf:77]" \
+		"general protection fault, probably for non-canonical address" \
+		"Oops: 0000 [#1] PREEMPT SMP" \
+		"UBSAN: shift-out-of-bounds in kernel/events/core.c:1:1" \
+		"refcount_t: underflow; use-after-free."; do
+		boots 'up; say "[    1.0] $FAKE_SPLAT"; echo "exit 0" >"$verdict"'
+		[ "$status" -eq 0 ] # without one
+		FAKE_SPLAT=$splat boots 'up; say "[    1.0] $FAKE_SPLAT"; echo "exit 0" >"$verdict"'
+		outcome_is splat 13
+	done
+}
+
+@test "boot: what only looks like a splat is none" {
+	boots 'up; say "ACPI: please report a bug: BUG"; say "debug: DEBUG_BUGVERBOSE"; say "Spectre V2: Mitigation"; echo "exit 0" >"$verdict"'
+	outcome_is passed 0
+}
+
+@test "boot: rubbish and escape codes on the console" {
+	boots 'up; head -c 2000 /dev/urandom >>"$console"; say ""; printf "\033[2J\033[31mWARNING: CPU: 0\007\r\n" >>"$console"; echo "exit 0" >"$verdict"'
+	outcome_is splat 13
+	[[ $output != *$'\033'* ]]
+}
+
+@test "boot: an older verdict in the folder does not count" {
+	boots 'up; echo "exit 0" >"$verdict"'
+	boots 'up'
+	outcome_is lost 11
+}
+
+@test "boot: killed, it leaves no guest and a pessimistic verdict" {
+	fake_qemu
+	export FAKE_GUEST='up; echo $$ >"'$T'/guest"; exec sleep 60'
+	echo kernel >"$T/bzImage"
+	"$SCRIPTS/boot" --accel tcg --out "$T/out" "$T/bzImage" -- true 3>&- &
+	for _ in $(seq 100); do [ -s "$T/guest" ] && break; sleep 0.1; done
+	kill -9 $!
+	wait $! || true
+	for _ in $(seq 50); do kill -0 "$(cat "$T/guest")" 2>/dev/null || break; sleep 0.1; done
+	! kill -0 "$(cat "$T/guest")" 2>/dev/null
+	grep -q '"outcome": "lost"' "$T/out/boot.json"
+}
+
+@test "boot: KVM only if a guest boots on it, which is tried once" {
+	[ -w /dev/kvm ] || skip "no /dev/kvm"
+	fake_qemu
+	# A guest that boots, but not on KVM.
+	export FAKE_GUEST='echo "$*" >>"'$T'/tried"; [[ $* == *"-accel kvm"* ]] && exit 1; up; echo "exit 0" >"$verdict"'
+	echo kernel >"$T/bzImage"
+	for _ in 1 2; do
+		run "$SCRIPTS/boot" --out "$T/out" "$T/bzImage" -- true
+		[ "$status" -eq 0 ]
+		grep -q '"accel": "tcg"' "$T/out/boot.json"
+	done
+	[ "$(grep -c -- '-accel kvm' "$T/tried")" -eq 1 ]
+	[ "$(grep -c -- '-accel tcg' "$T/tried")" -eq 2 ]
+}
+
+@test "boot: no image, no QEMU, no command" {
+	run "$SCRIPTS/boot" --out "$T/out" "$T/none" -- true
+	one_line "boot: no such kernel image: $T/none; *"
+	echo kernel >"$T/bzImage"
+	run "$SCRIPTS/boot" --qemu no-such-qemu --out "$T/out" "$T/bzImage" -- true
+	one_line "boot: no-such-qemu is not installed; *"
+	run "$SCRIPTS/boot" --out "$T/out" "$T/bzImage"
+	[ "$status" -eq 2 ]
+}

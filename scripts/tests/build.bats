@@ -1,0 +1,65 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0
+load common
+
+prepare() {
+	fake_tree "$T/tree"
+	printf '# a comment\nCONFIG_ONE=y\nCONFIG_TWO=y\n' >"$T/fragment"
+	export FRAGMENT=$T/fragment
+}
+
+@test "build: prints the image on stdout, the steps on stderr" {
+	prepare
+	run bash -c "'$SCRIPTS/build' '$T/tree' 2>'$T/steps'"
+	[ "$status" -eq 0 ]
+	[ "$output" = "$T/tree/obj/arch/x86/boot/bzImage" ]
+	grep -q 'bzImage: Linux 6.1.9, 1 objects' "$T/steps"
+}
+
+@test "build: does not configure again without need, and does when the fragment changes" {
+	prepare
+	run "$SCRIPTS/build" "$T/tree"
+	[[ $output == *configuration* ]]
+	run "$SCRIPTS/build" "$T/tree"
+	[[ $output != *configuration* ]]
+	sed -i /TWO/d "$T/fragment"
+	run "$SCRIPTS/build" "$T/tree"
+	[[ $output == *configuration* ]]
+}
+
+@test "build: a line that did not survive stops it and is named, also the next time" {
+	prepare
+	export FAKE_LOST=CONFIG_TWO
+	for _ in 1 2; do
+		run "$SCRIPTS/build" "$T/tree"
+		[ "$status" -eq 1 ]
+		[[ ${lines[-1]} == "build: $T/fragment: did not survive configuration on Linux 6.1.9: CONFIG_TWO=y "* ]]
+	done
+}
+
+@test "build: an option that must be off and is on is named" {
+	prepare
+	echo CONFIG_THREE=n >>"$T/fragment"
+	sed -i 's/^> grep.*/> sed s,=n,=y, $(KCONFIG_ALLCONFIG) >$(O)\/.config/' "$T/tree/Makefile"
+	run "$SCRIPTS/build" "$T/tree"
+	[[ ${lines[-1]} == *": CONFIG_THREE=n "* ]]
+}
+
+@test "build: an error shows the last lines of the log and where it is" {
+	prepare
+	export FAKE_ERROR="disk quota exceeded"
+	run "$SCRIPTS/build" "$T/tree"
+	[ "$status" -eq 1 ]
+	[[ $output == *"core.c:1: error: disk quota exceeded"* ]]
+	[[ ${lines[-1]} == "build: $T/tree: bzImage failed; the whole log is $T/tree/obj/build.log" ]]
+}
+
+@test "build: not a tree, no fragment" {
+	prepare
+	run "$SCRIPTS/build" "$T"
+	one_line "build: $T is not a kernel tree *"
+	FRAGMENT=$T/none run "$SCRIPTS/build" "$T/tree"
+	one_line "build: no such file: $T/none"
+	run "$SCRIPTS/build"
+	one_line "usage: *"
+}

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+# What the tests of the scripts share: a kernel tree of four files, commands that pretend.
+
+setup() {
+	SCRIPTS=$(cd "$BATS_TEST_DIRNAME/.." && pwd)
+	T=$(mktemp -d)
+	export BUILD=$T/build
+	unset KSRC VERSION ACCEL FRAGMENT OBJ
+	mkdir "$T/bin"
+	PATH=$T/bin:$PATH
+}
+
+teardown() {
+	rm -rf "$T"
+}
+
+# command NAME TEXT: a command NAME that comes before the real one.
+command_is() {
+	printf '#!/bin/bash\n%s\n' "$2" >"$T/bin/$1"
+	chmod +x "$T/bin/$1"
+}
+
+# A tree with a version, two sources, and a Makefile that "configures" and "builds".
+fake_tree() {
+	local tree=$1 version=${2:-6.1.9}
+	mkdir -p "$tree/kernel" "$tree/include"
+	IFS=. read -r major minor sub <<<"$version"
+	cat >"$tree/Makefile" <<-END
+	VERSION = $major
+	PATCHLEVEL = $minor
+	SUBLEVEL = $sub
+	.RECIPEPREFIX = >
+	allnoconfig:
+	> grep -v "\$\${FAKE_LOST:-nothing}" \$(KCONFIG_ALLCONFIG) >\$(O)/.config
+	bzImage:
+	> @echo "  CC      kernel/core.o"
+	> @if [ -n "\$\$FAKE_ERROR" ]; then echo "core.c:1: error: \$\$FAKE_ERROR"; exit 1; fi
+	> mkdir -p \$(O)/arch/x86/boot && cp kernel/core.c \$(O)/arch/x86/boot/bzImage
+	END
+	seq 1 40 | sed 's/^/int line/; s/$/;/' >"$tree/kernel/core.c"
+	seq 1 40 | sed 's/^/int head/; s/$/;/' >"$tree/include/core.h"
+}
+
+# A series of two patches for fake_tree: the first on core.c, the second on both files.
+fake_series() {
+	local series=$1 tree
+	mkdir -p "$series"
+	tree=$T/series-tree
+	rm -rf "$tree"
+	fake_tree "$tree"
+	(
+		cd "$tree"
+		export QUILT_PATCHES=$series
+		quilt --quiltrc - new 0001-one.patch
+		quilt --quiltrc - add kernel/core.c
+		sed -i 's/line10;/line10_one;/' kernel/core.c
+		quilt --quiltrc - refresh -p ab --no-timestamps --no-index
+		quilt --quiltrc - new 0002-two.patch
+		quilt --quiltrc - add kernel/core.c include/core.h
+		sed -i 's/line30;/line30_two;/' kernel/core.c
+		sed -i 's/head20;/head20_two;/' include/core.h
+		quilt --quiltrc - refresh -p ab --no-timestamps --no-index
+	) >/dev/null
+	sed -i '1i # BASE linux-6.1 6.1.9-1' "$series/series"
+}
+
+# A QEMU that does what $FAKE_GUEST says to the files its command line names.
+fake_qemu() {
+	command_is qemu-system-x86_64 '
+for arg; do
+	case $arg in
+	file:*) console=${arg#file:} ;;
+	file,id=output,path=*) output=${arg##*path=} ;;
+	file,id=verdict,path=*) verdict=${arg##*path=} ;;
+	esac
+done
+say() { printf "%s\r\n" "$*" >>"$console"; }
+up() { say "Linux version 6.1.9 (gcc)"; echo "guest-init: up" >>"$output"; }
+eval "$FAKE_GUEST"'
+}
+
+# The log of a run with the given KTAP lines, as scripts/boot leaves it: guest_ran DIR OUTCOME KTAP
+guest_ran() {
+	local result=suppressed
+	[ "$1" = stock ] && result=delivered
+	mkdir -p "$T/$1"
+	echo "{\"outcome\": \"$2\", \"exit\": $([ "$2" = failed ] && echo 1 || echo 0), \"accel\": \"tcg\", \"seconds\": 4.2, \"kernel\": \"6.1.9\", \"splats\": ${SPLATS:-[]}}" \
+		>"$T/$1/boot.json"
+	{
+		echo "guest-init: up"
+		echo "{\"effects\": [{\"id\": \"sigio\", \"title\": \"SIGIO (O_ASYNC)\", \"result\": \"$result\"}]}"
+		printf '%b' "$3"
+	} >"$T/$1/output.log"
+}
+
+# one_line PATTERN: the command failed with one line on the terminal, which matches.
+one_line() {
+	[ "$status" -ne 0 ] && [ "${#lines[@]}" -eq 1 ] && [[ ${lines[0]} == $1 ]] && return
+	printf 'status %s, output:\n%s\n' "$status" "$output"
+	return 1
+}

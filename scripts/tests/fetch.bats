@@ -1,0 +1,108 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0
+load common
+
+# An archive with two versions, the newest first; the package holds Linux $1.
+prepare() {
+	local pkg=$T/pkg
+	fake_tree "$T/linux-source-6.1" "${1:-6.1.9}"
+	mkdir -p "$pkg/DEBIAN" "$pkg/usr/src"
+	tar -C "$T" -cJf "$pkg/usr/src/linux-source-6.1.tar.xz" linux-source-6.1
+	printf 'Package: linux-source-6.1\nVersion: 6.1.9-1\nArchitecture: all\nMaintainer: t <t@localhost>\nDescription: t\n' \
+		>"$pkg/DEBIAN/control"
+	dpkg-deb -b "$pkg" "$T/the.deb" >/dev/null
+	command_is apt-cache 'printf "%s\n" "linux-source-6.1 | 6.1.9-1 | x" "linux-source-6.1 | 6.1.8-1 | x"'
+	command_is apt-get '[[ $* == *"linux-source-6.1=6.1."[89]-1 ]] || { echo "E: Version not found"; exit 100; }
+cp "'"$T"'/the.deb" "linux-source-6.1_${*##*=}_all.deb"; echo fetched >>"'"$T"'/fetched"'
+}
+
+@test "fetch: takes the newest, prints the tree, and does nothing the second time" {
+	prepare
+	run "$SCRIPTS/fetch" 6.1
+	[ "$status" -eq 0 ]
+	[ "${lines[-1]}" = "$BUILD/linux-6.1.9-1/stock" ]
+	[ -f "$BUILD/linux-6.1.9-1/stock/kernel/core.c" ]
+	run "$SCRIPTS/fetch" 6.1
+	[ "${#lines[@]}" -eq 1 ]
+	[ "$(wc -l <"$T/fetched")" -eq 1 ]
+}
+
+@test "fetch: takes the version told" {
+	prepare 6.1.8
+	run "$SCRIPTS/fetch" 6.1 6.1.8-1
+	[ "${lines[-1]}" = "$BUILD/linux-6.1.8-1/stock" ]
+}
+
+@test "fetch: lists the versions" {
+	prepare
+	run "$SCRIPTS/fetch" --list 6.1
+	[ "$output" = $'6.1.9-1\n6.1.8-1' ]
+}
+
+@test "fetch: no such base, no such version" {
+	prepare
+	run "$SCRIPTS/fetch" 4.19
+	one_line "fetch: no such base: 4.19 (there is: 6.1*)"
+	run "$SCRIPTS/fetch" 6.1 6.1.7-1
+	[ "$status" -eq 1 ]
+	[[ ${lines[-1]} == "fetch: cannot download linux-source-6.1 6.1.7-1: E: Version not found; the versions there are: 6.1.9-1 6.1.8-1" ]]
+	[ ! -e "$BUILD/linux-6.1.7-1/stock" ]
+}
+
+@test "fetch: a damaged package leaves nothing, and the next run recovers" {
+	prepare
+	cp "$T/the.deb" "$T/good"
+	head -c 700 "$T/good" >"$T/the.deb"
+	run "$SCRIPTS/fetch" 6.1
+	[ "$status" -eq 1 ]
+	[[ ${lines[-1]} == "fetch: cannot unpack "* ]]
+	[ ! -e "$BUILD/linux-6.1.9-1/stock" ] && [ ! -e "$BUILD/linux-6.1.9-1/stock.part" ]
+	cp "$T/good" "$T/the.deb"
+	"$SCRIPTS/fetch" 6.1
+}
+
+@test "fetch: a package that holds another version is refused" {
+	prepare 6.12.3
+	run "$SCRIPTS/fetch" 6.1
+	[ "$status" -eq 1 ]
+	[[ ${lines[-1]} == "fetch: linux-source-6.1 6.1.9-1 holds Linux 6.12.3, not 6.1" ]]
+	[ ! -e "$BUILD/linux-6.1.9-1/stock" ]
+}
+
+@test "fetch: killed while it unpacks, the next run recovers" {
+	prepare
+	# A tar that never ends, killed with all that belongs to it.
+	command_is xz 'touch "'"$T"'/unpacking"; sleep 60'
+	setsid "$SCRIPTS/fetch" 6.1 >/dev/null 2>&1 3>&- &
+	for _ in $(seq 100); do [ -e "$T/unpacking" ] && break; sleep 0.1; done
+	kill -9 -- -$!
+	wait $! || true
+	rm "$T/bin/xz"
+	[ ! -e "$BUILD/linux-6.1.9-1/stock" ]
+	run "$SCRIPTS/fetch" 6.1
+	[ "$status" -eq 0 ]
+	[ -f "$BUILD/linux-6.1.9-1/stock/kernel/core.c" ]
+}
+
+@test "fetch: a full disk is said in one line, and nothing half-done is left" {
+	prepare
+	head -c 200000 /dev/urandom >"$T/linux-source-6.1/big"
+	tar -C "$T" -cJf "$T/pkg/usr/src/linux-source-6.1.tar.xz" linux-source-6.1
+	dpkg-deb -b "$T/pkg" "$T/the.deb" >/dev/null
+	mkdir "$BUILD"
+	mount -t tmpfs -o size=300k tmpfs "$BUILD" 2>/dev/null || skip "cannot mount a small tmpfs"
+	run "$SCRIPTS/fetch" 6.1
+	ls "$BUILD"/linux-*/ >"$T/left"
+	umount "$BUILD"
+	[ "$status" -eq 1 ]
+	[[ ${lines[-1]} == "fetch: cannot unpack "*"(disk full, "* ]]
+	[ ! -s "$T/left" ]
+}
+
+@test "fetch: an archive that knows no such source" {
+	prepare
+	command_is apt-cache ''
+	command_is apt-get ''
+	run "$SCRIPTS/fetch" 6.1
+	one_line "fetch: apt knows no linux-source-6.1; *"
+}

@@ -1,0 +1,145 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0
+load common
+
+RED='TAP version 13\n1..2\nok 1 a\n# b: expected 0, got 5: signals\nnot ok 2 b\n'
+GREEN='TAP version 13\n1..2\nok 1 a\nok 2 b\n'
+
+judged() {
+	printf '# what fails on stock\nb\n' >"$T/stock-fails"
+	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails" \
+		--json "$T/results.json" --tap "$T/results.tap"
+}
+
+# wrong PATTERN: the verdict is red in all three places, and a complaint matches
+wrong() {
+	[ "$status" -eq 1 ] && [[ $output == *WRONG*$1* ]] && grep -q '^not ok' "$T/results.tap" &&
+		grep -q '"verdict": "fail"' "$T/results.json" && return
+	printf 'status %s, output:\n%s\n' "$status" "$output"
+	return 1
+}
+
+@test "report: stock fails as listed, patched passes" {
+	guest_ran stock failed "$RED"
+	guest_ran patched passed "$GREEN"
+	judged
+	[ "$status" -eq 0 ]
+	[[ $output == *"SIGIO (O_ASYNC)"*delivered*suppressed* ]]
+	[[ $output == *"tests failed"*"1, as listed"*0* ]]
+	grep -q '"verdict": "pass"' "$T/results.json"
+	[ "$(grep -c '^ok' "$T/results.tap")" -eq 4 ]
+}
+
+@test "report: plain ASCII when it is not on a terminal" {
+	guest_ran stock failed "$RED"
+	guest_ran patched passed "$GREEN"
+	judged
+	! LC_ALL=C grep -q '[^ -~]' <<<"$output"
+}
+
+@test "report: a test fails on the patched kernel" {
+	guest_ran stock failed "$RED"
+	guest_ran patched failed "$RED"
+	judged
+	wrong "patched: b: expected 0, got 5: signals"
+}
+
+@test "report: a test fails on stock that is not listed" {
+	guest_ran stock failed 'TAP version 13\n1..2\nnot ok 1 a\nnot ok 2 b\n'
+	guest_ran patched passed "$GREEN"
+	judged
+	wrong "stock: a: fails, but is not listed to"
+}
+
+@test "report: a listed test passes, is skipped, or is not there" {
+	guest_ran patched passed "$GREEN"
+	guest_ran stock passed "$GREEN"
+	judged
+	wrong "stock: b: is listed to fail on stock and did not: pass"
+	guest_ran stock passed 'TAP version 13\n1..2\nok 1 a\nok 2 b # SKIP\n'
+	judged
+	wrong "stock: b: is listed to fail on stock and did not: skip"
+	guest_ran stock passed 'TAP version 13\n1..1\nok 1 a\n'
+	judged
+	wrong "stock: b: is listed to fail on stock, and there is no such test"
+}
+
+@test "report: a skip counts as a skip and gives its reason" {
+	guest_ran stock failed 'TAP version 13\n1..3\nok 1 a\nnot ok 2 b\n# c: no such thing\nok 3 c # SKIP\n'
+	guest_ran patched passed 'TAP version 13\n1..3\nok 1 a\nok 2 b\n# c: no such thing\nok 3 c # SKIP\n'
+	judged
+	[ "$status" -eq 0 ]
+	[[ $output == *"skip   c: no such thing"* ]]
+	[ "$(grep -c '# SKIP' "$T/results.tap")" -eq 2 ]
+}
+
+@test "report: KTAP that is cut, doubled, forged, out of order or missing is never green" {
+	guest_ran stock failed "$RED"
+	local ktap
+	for ktap in \
+		'' \
+		'sh: 1: perf_bpf_filter: not found\n' \
+		'TAP version 13\n' \
+		'TAP version 13\n1..0\n' \
+		'TAP version 13\n1..2\nok 1 a\n' \
+		'TAP version 13\n1..2\nok 1 a\nok 2' \
+		'TAP version 13\n1..2\nok 1 a\nok 2 b\nok 3 c\n' \
+		'TAP version 13\n1..2\nok 1 a\nok 1 a\nok 2 b\n' \
+		'TAP version 13\n1..2\nok 1 a\nok 2 a\n' \
+		'TAP version 13\n1..2\nok 2 b\nok 1 a\n' \
+		'TAP version 13\nok 1 a\nok 2 b\n' \
+		'TAP version 13\n1..2\nok 1 a\n1..1\n' \
+		'TAP version 13\n1..2\nok 1 a\nnot ok 2 b # SKIP\n' \
+		'TAP version 13\n1..1\nok 1 a\nTAP version 13\n1..2\nok 1 a\nok 2 b\n' \
+		'TAP version 13\n1..2\nok 1 a\nok 2 b\n2 passed, 0 failed\n' \
+		'TAP version 13\n1..2\nok 1 a\n\001\002\nok 2 b\n'; do
+		guest_ran patched passed "$ktap"
+		judged
+		wrong "patched:"
+	done
+}
+
+@test "report: an exit code that does not fit the results" {
+	guest_ran stock failed "$RED"
+	guest_ran patched failed "$GREEN"
+	judged
+	wrong "patched: exit code 1 does not fit the test results"
+}
+
+@test "report: a guest lost, hung, not booted or splatting, whatever its tests say" {
+	guest_ran stock failed "$RED"
+	for outcome in lost hang no-boot; do
+		guest_ran patched $outcome "$GREEN"
+		judged
+		wrong "patched: $outcome"
+	done
+	SPLATS='[{"line": "WARNING: CPU: 1", "test": "a"}]' guest_ran patched splat "$GREEN"
+	judged
+	wrong "patched: splat: WARNING: CPU: 1"
+	guest_ran patched passed "$GREEN"
+	guest_ran stock lost "$RED"
+	judged
+	wrong "stock: lost"
+}
+
+@test "report: the probe missing" {
+	guest_ran stock failed "$RED"
+	guest_ran patched passed "$GREEN"
+	sed -i /effects/d "$T/patched/output.log"
+	judged
+	wrong "patched: perf_bpf_probe gave no result"
+}
+
+@test "report: the kernels ran different tests" {
+	guest_ran stock failed "$RED"
+	guest_ran patched passed 'TAP version 13\n1..3\nok 1 a\nok 2 b\nok 3 c\n'
+	judged
+	wrong "patched: ran other tests than stock"
+}
+
+@test "report: a folder that no boot wrote" {
+	guest_ran stock failed "$RED"
+	judged
+	one_line "report: $T/patched: *"
+	[ ! -e "$T/results.json" ]
+}

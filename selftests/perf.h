@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The part of perf_event_open(2), signals and BPF that the tests and the probe need, as objects
+ * that clean up after themselves.
+ *
+ * Calls whose failure means that nothing can be measured end the process through one of the two
+ * hooks below; calls whose errno is itself a result return 0 or that errno. After a successful
+ * call errno holds leftovers and is never looked at.
+ */
+#ifndef PERF_H
+#define PERF_H
+
+#include <linux/hw_breakpoint.h>
+#include <linux/perf_event.h>
+#include <signal.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <utility>
+
+#include "filter.h"
+
+#ifndef PERF_ATTR_SIZE_VER7
+#error "linux/perf_event.h is too old: attr.sigtrap needs the headers of Linux 5.13 or later"
+#endif
+
+#ifndef TRAP_PERF
+#define TRAP_PERF 6 /* si_code of attr.sigtrap; newer than glibc 2.36 */
+#endif
+
+/* Defined by the program (harness.cc, perf_bpf_probe.cc): called in the measuring child only. */
+[[noreturn]] void setup_failed(const char *what, int err);
+[[noreturn]] void unavailable(const char *reason);
+
+class Fd {
+public:
+	Fd() = default;
+	explicit Fd(int fd)
+		: fd_(fd)
+	{
+	}
+	Fd(Fd &&other) noexcept : fd_(std::exchange(other.fd_, -1))
+	{
+	}
+	Fd &operator=(Fd &&other) noexcept
+	{
+		std::swap(fd_, other.fd_);
+		return *this;
+	}
+	~Fd()
+	{
+		close();
+	}
+
+	int get() const
+	{
+		return fd_;
+	}
+	bool valid() const
+	{
+		return fd_ >= 0;
+	}
+	void close()
+	{
+		if (fd_ >= 0)
+			::close(fd_);
+		fd_ = -1;
+	}
+
+private:
+	int fd_ = -1;
+};
+
+enum class Access : uint32_t {
+	EXECUTE = HW_BREAKPOINT_X,
+	WRITE = HW_BREAKPOINT_W,
+	READ_WRITE = HW_BREAKPOINT_RW, /* x86 has no breakpoint on reads alone */
+};
+
+/*
+ * A disabled breakpoint that overflows on every hit (sample_period 1), whose samples hold IP and
+ * ADDR, and which wakes its poller at every sample (wakeup_events 1).
+ *
+ * exclude_kernel, because a hit in kernel mode runs in NMI context and a program that touches the
+ * watched word would hit again. @len is in bytes: 1, 2, 4 or 8.
+ */
+perf_event_attr breakpoint(Access access, const volatile void *addr, size_t len);
+
+/* On the first instruction of @function, where its arguments still sit in their registers. */
+perf_event_attr breakpoint(void (*function)(uint64_t));
+
+class Filter;
+
+class Event {
+public:
+	/*
+	 * perf_event_open(2). ENOENT, EOPNOTSUPP and ENODEV for a breakpoint, and EINVAL that goes
+	 * away without attr.sigtrap, mean that the kernel or machine lacks it: unavailable().
+	 */
+	explicit Event(const perf_event_attr &attr, pid_t pid = 0, int cpu = -1);
+
+	int fd() const
+	{
+		return fd_.get();
+	}
+	void enable();
+	void disable();
+
+	/*
+	 * PERF_EVENT_IOC_REFRESH: adds @n to the limit of overflows and enables. The event is
+	 * disabled, with POLL_HUP to its fasync owner, by the overflow that uses up the limit.
+	 * EINVAL with attr.inherit or without a sample period.
+	 */
+	int refresh(int n);
+	void must_refresh(int n);
+
+	/*
+	 * PERF_EVENT_IOC_SET_BPF: until the event is closed. EEXIST with a program there already,
+	 * EINVAL for a program of another type.
+	 */
+	int attach(const Filter &filter);
+	void must_attach(const Filter &filter);
+
+	/*
+	 * PERF_EVENT_IOC_MODIFY_ATTRIBUTES: moves a breakpoint. attr.disabled says whether it is
+	 * enabled afterwards.
+	 */
+	void modify(perf_event_attr attr);
+
+	/* Hits of this event and of its inherited children that have exited. */
+	uint64_t count() const;
+
+	/* O_ASYNC: SIGIO to the process, at every overflow. */
+	void async();
+	/* The same with F_SETSIG and F_OWNER_TID: @sig, with si_code and si_fd, to the thread. */
+	void async(int sig, pid_t tid);
+
+private:
+	Fd fd_;
+};
+
+/* The event's ring buffer, read and emptied by drain(). */
+class Ring {
+public:
+	static constexpr size_t DATA_PAGES = 8; /* a power of two; some 1300 samples */
+
+	/* mmap(2) of the event; EINVAL for an inherited event of a task. */
+	explicit Ring(const Event &event);
+	~Ring();
+	Ring(const Ring &) = delete;
+
+	/* Consumes what is there. */
+	void drain();
+	/* Records of @type (PERF_RECORD_*) that drain() has seen. */
+	uint64_t records(uint32_t type) const;
+	uint64_t samples() const
+	{
+		return records(PERF_RECORD_SAMPLE);
+	}
+	/* Samples whose PERF_SAMPLE_ADDR is @addr. */
+	uint64_t samples_at(const volatile void *addr) const;
+
+	/*
+	 * What poll(2) says now, with no wait: POLLIN once after each wakeup, since the kernel
+	 * clears its flag (rb->poll) as it reports it; see perf_poll().
+	 */
+	bool poll_ready() const;
+
+private:
+	struct Seen {
+		uint32_t type;
+		uint64_t addr;
+	};
+	void *map_;
+	size_t data_size_;
+	int fd_;
+	size_t seen_count_ = 0;
+	static constexpr size_t MOST = 2048; /* records remembered, of all drain()s together */
+	Seen seen_[MOST];
+};
+
+/*
+ * Catches and counts signals, also by si_code (POLL_IN, POLL_HUP, TRAP_PERF). A signal that
+ * irq_work or task_work sends to the hitting task itself arrives before that task executes its
+ * next instructions, so the counts are exact with no waiting.
+ */
+class Signals {
+public:
+	explicit Signals(std::initializer_list<int> sigs);
+	~Signals();
+	Signals(const Signals &) = delete;
+
+	static uint64_t count(int sig);
+	static uint64_t count(int sig, int code);
+
+private:
+	static constexpr int MAX = 4;
+	int used_ = 0;
+	int sig_[MAX];
+	struct sigaction old_[MAX];
+};
+
+/* A forked process: @body runs in it, it exits with what @body returns, and is killed with us. */
+class Child {
+public:
+	template <typename Body>
+	explicit Child(Body body)
+		: pid_(spawn())
+	{
+		if (!pid_)
+			_exit(body());
+	}
+	~Child();
+	Child(const Child &) = delete;
+
+	pid_t pid() const
+	{
+		return pid_;
+	}
+	/* Waits for the end, or for a ptrace stop; the status of waitpid(2). */
+	int wait();
+
+private:
+	static pid_t spawn();
+	pid_t pid_;
+};
+
+struct filter; /* the skeleton */
+
+/* The program types that share event->prog. Only the first belongs to an overflow. */
+enum class Program { ON_OVERFLOW, ON_TRACEPOINT, ON_KPROBE };
+
+/* A loaded program of filter.bpf.c, which at first rejects everything. */
+class Filter {
+public:
+	explicit Filter(Program which = Program::ON_OVERFLOW);
+	~Filter();
+	Filter(const Filter &) = delete;
+
+	int prog_fd() const
+	{
+		return prog_fd_;
+	}
+
+	/* From now on: return @verdict if the condition holds, else 0. */
+	void returns(uint32_t verdict);
+	void returns_if(uint32_t verdict, enum filter_condition what, uint64_t wanted);
+
+	/* How often the program ran. */
+	uint64_t runs() const;
+
+	/*
+	 * bpf_link_create(): detaches when the Fd closes. EEXIST as for Event::attach(), which is
+	 * left in @err with an invalid Fd. unavailable() before 5.15.
+	 */
+	Fd link(const Event &event, int *err) const;
+	Fd link(const Event &event) const;
+
+private:
+	struct filter *skel_ = nullptr;
+	int prog_fd_ = -1;
+};
+
+#endif
