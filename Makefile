@@ -10,6 +10,9 @@ help:
 	@echo '  make verify        build the stock and the patched kernel, boot both, print what each does'
 	@echo '  make check         the tests of the project: scripts, series, and verify'
 	@echo '  make series        check the series as an integrator would, on every point release'
+	@echo '  make mutants       break one rule after the other; the tests named for it must fail'
+	@echo '  make peers         run the tests that others wrote on both kernels'
+	@echo '  make soak          boot N=100 times, with other CPUs and preemption: the same verdicts'
 	@echo '  make apply         put the series on your kernel tree: make apply KSRC=/path/to/linux'
 	@echo '  make selftests     build the tests and the probe against KSRC, into build/selftests'
 	@echo '  make probe         what does the kernel that runs here suppress?'
@@ -31,6 +34,16 @@ series:
 	@scripts/deps
 	@scripts/series-check $(BASE)
 
+mutants:
+	@scripts/deps
+	@scripts/mutants $(BASE)
+
+peers:
+	@scripts/peers $(BASE)
+
+soak:
+	@scripts/soak $(BASE) $(N)
+
 apply:
 	@[ -n "$(KSRC)" ] || { echo 'make apply: say which tree: make apply KSRC=/path/to/linux' >&2; exit 2; }
 	@scripts/apply patches/linux-$(BASE) "$(KSRC)"
@@ -49,4 +62,4 @@ probe: selftests
 clean:
 	rm -rf $(or $(BUILD),build)
 
-.PHONY: help verify check series apply fetch selftests probe clean
+.PHONY: help verify check series mutants peers soak apply fetch selftests probe clean

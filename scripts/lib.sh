@@ -58,3 +58,17 @@ progress() {
 	wait "$pid" || code=$?
 	return "$code"
 }
+
+# lock: one at a time in the build folder, until this process and all that it started have ended.
+lock() {
+	mkdir -p "$BUILD" || die "cannot write to $BUILD"
+	exec 9>>"$BUILD/.lock"
+	if ! flock -n 9; then
+		# Of a run that was killed only the compilers are left, and they end by themselves.
+		! kill -0 "$(cat "$BUILD/.lock")" 2>/dev/null ||
+			die "another run (process $(cat "$BUILD/.lock")) is using $BUILD; wait for it, or give this one its own BUILD=/path"
+		echo "waiting for the rest of a killed run to end" >&2
+		flock -w 120 9 || die "something still holds $BUILD/.lock; see fuser $BUILD/.lock"
+	fi
+	echo $$ >"$BUILD/.lock"
+}

@@ -11,8 +11,22 @@ load common
 	mkdir -p "$BUILD"
 	exec 8>"$BUILD/.lock"
 	flock 8
+	echo $$ >&8
 	run "$SCRIPTS/verify" 6.1
-	one_line "verify: another verify is running in $BUILD; *"
+	one_line "verify: another run (process $$) is using $BUILD; *"
+}
+
+@test "verify: what a killed run left behind is waited for" {
+	mkdir -p "$BUILD"
+	sleep 0 & # a process that is no more
+	wait $!
+	echo $! >"$BUILD/.lock"
+	(flock 8; sleep 2) 8>>"$BUILD/.lock" 3>&- &
+	for _ in $(seq 50); do flock -n "$BUILD/.lock" true || break; sleep 0.1; done
+	command_is dpkg-query 'echo installed'
+	KSRC=$T run "$SCRIPTS/verify" 6.1
+	[ "${lines[0]}" = "waiting for the rest of a killed run to end" ]
+	[[ ${lines[1]} == "verify: KSRC=$T is not a kernel tree"* ]]
 }
 
 @test "verify: KSRC that is no kernel tree, or another version" {
