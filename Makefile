@@ -54,7 +54,7 @@ fetch:
 selftests:
 	@scripts/deps
 	@$(MAKE) --no-print-directory -C selftests OUT=$(or $(BUILD),$(CURDIR)/build)/selftests \
-		KSRC=$(or $(KSRC),$$(scripts/fetch $(BASE) $(VERSION)))
+		KSRC=$(or $(abspath $(KSRC)),$$(scripts/fetch $(BASE) $(VERSION)))
 
 probe: selftests
 	@$(or $(BUILD),build)/selftests/perf_bpf_probe

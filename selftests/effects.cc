@@ -104,7 +104,7 @@ Observed observe(const Setup &setup, Verdict verdict)
 {
 	const int rt = setsig_signal();
 	Observed seen = {};
-	Filter filter;
+	std::optional<Filter> filter; /* without a program, a kernel without BPF will do */
 	Signals signals({ SIGIO, SIGTRAP, rt });
 
 	perf_event_attr attr = breakpoint(hit);
@@ -122,9 +122,11 @@ Observed observe(const Setup &setup, Verdict verdict)
 	else if (setup.async == Async::TO_THREAD)
 		event.async(rt, gettid());
 
-	filter.returns(verdict.returns);
-	if (verdict.attached)
-		event.must_attach(filter);
+	if (verdict.attached) {
+		filter.emplace();
+		filter->returns(verdict.returns);
+		event.must_attach(*filter);
+	}
 
 	if (setup.limit)
 		event.must_refresh(LIMIT);
@@ -142,7 +144,7 @@ Observed observe(const Setup &setup, Verdict verdict)
 	}
 
 	seen.count = event.count();
-	seen.runs = filter.runs();
+	seen.runs = filter ? filter->runs() : 0;
 	seen.sigio = Signals::count(SIGIO);
 	seen.setsig = Signals::count(rt);
 	seen.hups = Signals::count(rt, POLL_HUP);
@@ -154,7 +156,8 @@ Observed observe(const Setup &setup, Verdict verdict)
 
 	/* Hits that are accepted use the limit up: what they cannot take was taken before. */
 	if (setup.limit) {
-		filter.returns(1);
+		if (filter)
+			filter->returns(1);
 		for (uint64_t i = 0; i < LIMIT; i++)
 			hit(i);
 		seen.taken = LIMIT - (event.count() - seen.count);

@@ -6,6 +6,8 @@
  */
 #include <linux/bpf.h>
 #include <linux/bpf_perf_event.h>
+#include <asm/unistd.h>
+#include <linux/signal.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 #include "filter.h"
@@ -15,15 +17,90 @@ __u32 condition; /* enum filter_condition */
 __u64 wanted; /* what the argument or the address is compared with */
 __u32 task; /* tgid whose tracepoint and kprobe hits count: these programs see all tasks */
 __u64 runs;
+struct filter_look look; /* of the last run of a program that looks */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} targets SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 64 * 1024);
+} values SEC(".maps");
 
 SEC("perf_event")
 int on_overflow(struct bpf_perf_event_data *ctx)
 {
+	__u64 value = 0;
+
 	__sync_fetch_and_add(&runs, 1);
 	if (condition == FILTER_ARGUMENT && PT_REGS_PARM1(&ctx->regs) != wanted)
 		return 0;
 	if (condition == FILTER_ADDRESS && ctx->addr != wanted)
 		return 0;
+	if (condition == FILTER_VALUE &&
+	    (bpf_probe_read_user(&value, sizeof(value), (void *)ctx->addr) || value != wanted))
+		return 0;
+	return verdict;
+}
+
+SEC("perf_event")
+int looks(struct bpf_perf_event_data *ctx)
+{
+	struct bpf_perf_event_value event = {};
+
+	__sync_fetch_and_add(&runs, 1);
+	look.ip = PT_REGS_IP(&ctx->regs);
+	look.argument = PT_REGS_PARM1(&ctx->regs);
+	look.addr = ctx->addr;
+	look.period = ctx->sample_period;
+	if (!bpf_perf_prog_read_value(ctx, &event, sizeof(event)))
+		look.count = event.counter;
+	return verdict;
+}
+
+SEC("perf_event")
+int reads_cookie(struct bpf_perf_event_data *ctx)
+{
+	__sync_fetch_and_add(&runs, 1);
+	look.cookie = bpf_get_attach_cookie(ctx);
+	return verdict;
+}
+
+SEC("perf_event")
+int gets_stack(struct bpf_perf_event_data *ctx)
+{
+	__sync_fetch_and_add(&runs, 1);
+	look.stack_bytes = bpf_get_stack(ctx, look.stack, sizeof(look.stack), BPF_F_USER_STACK);
+	return verdict;
+}
+
+SEC("perf_event")
+int fills_ringbuf(struct bpf_perf_event_data *ctx)
+{
+	__u64 value = PT_REGS_PARM1(&ctx->regs);
+
+	__sync_fetch_and_add(&runs, 1);
+	bpf_ringbuf_output(&values, &value, sizeof(value), 0);
+	return verdict;
+}
+
+SEC("perf_event")
+int tail_calls(struct bpf_perf_event_data *ctx)
+{
+	bpf_tail_call(ctx, &targets, 0);
+	return 0;
+}
+
+SEC("perf_event")
+int sends_signal(struct bpf_perf_event_data *ctx)
+{
+	(void)ctx;
+	__sync_fetch_and_add(&runs, 1);
+	bpf_send_signal(SIGUSR1);
 	return verdict;
 }
 
@@ -46,6 +123,15 @@ SEC("kprobe")
 int on_kprobe(void *ctx)
 {
 	(void)ctx;
+	return on_trace();
+}
+
+/* On sys_enter, which has no event: counts getppid(2), the hit of the tests' tracing events. */
+SEC("raw_tracepoint")
+int on_raw_tracepoint(struct bpf_raw_tracepoint_args *ctx)
+{
+	if (ctx->args[1] != __NR_getppid)
+		return 1;
 	return on_trace();
 }
 

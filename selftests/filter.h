@@ -7,6 +7,19 @@ enum filter_condition {
 	FILTER_ALWAYS,
 	FILTER_ARGUMENT, /* the first argument of the function that was hit */
 	FILTER_ADDRESS, /* ctx->addr, which for a breakpoint is attr.bp_addr */
+	FILTER_VALUE, /* the u64 in user memory at ctx->addr */
+};
+
+#define FILTER_FRAMES 8
+
+/* What a program saw when it ran. */
+struct filter_look {
+	unsigned long long ip, argument; /* ctx->regs */
+	unsigned long long addr, period; /* ctx->addr, ctx->sample_period */
+	unsigned long long count; /* bpf_perf_prog_read_value(): the event's, this hit included */
+	unsigned long long cookie; /* bpf_get_attach_cookie() */
+	long long stack_bytes; /* what bpf_get_stack() returned */
+	unsigned long long stack[FILTER_FRAMES];
 };
 
 #endif

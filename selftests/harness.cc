@@ -22,13 +22,29 @@
 
 static constexpr int DEADLINE_SECONDS = 10;
 
-/* Which patch of the series makes a rule hold: the hint under a failed test. */
+/* The contract, and which patch of the series makes a rule hold: the hint under a failed test. */
 static constexpr struct {
-	const char *rule, *patch;
-} providers[] = {
-	{ "C1", "0004-perf-bpf-suppress-side-effects" },
-	{ "C5", "0002-perf-bpf-call-program-directly" },
-	{ "C6", "0002-perf-bpf-call-program-directly" },
+	const char *name, *holds, *patch;
+} rules[] = {
+	{ "C1", "a program that returns 0 leaves no visible side effect",
+	  "0004-perf-bpf-suppress-side-effects" },
+	{ "C2", "a program that returns anything else changes nothing",
+	  "0002-perf-bpf-call-program-directly" },
+	{ "C3", "the count of an event is every hit, suppressed or not", nullptr },
+	{ "C4", "clocks and counters are throttled as ever, a lone breakpoint never is", nullptr },
+	{ "C5", "programs of other types run once, where they ran before",
+	  "0002-perf-bpf-call-program-directly" },
+	{ "C6", "no accepted hit is lost, whoever attaches and detaches",
+	  "0002-perf-bpf-call-program-directly" },
+	{ "C7", "a program never sees the cookie of another",
+	  "0002-perf-bpf-call-program-directly" },
+	{ "C8", "attaching and detaching exclude each other", nullptr },
+	{ "C9", "MODIFY_ATTRIBUTES keeps program, cookie and what is left of the limit", nullptr },
+	{ "C10", "a breakpoint that used up its limit comes back", nullptr },
+	{ "C11", "a kernel without BPF or tracing behaves as with no program",
+	  "0002-perf-bpf-call-program-directly" },
+	{ "C12", "ptrace and the other users of breakpoints are unaffected",
+	  "0003-arm-arm64-default-overflow-handler" },
 };
 
 /* Constructed on first use: tests register from other files' static initialisers. */
@@ -250,10 +266,10 @@ static void report(const Test &test, const Outcome &outcome)
 		break;
 	default:
 		ksft_print_msg("%s: %s: %s\n", name, test.rule.c_str(), test.says.c_str());
-		for (auto &p : providers)
-			if (test.rule == p.rule)
-				ksft_print_msg("%s: rule %s, provided by patch %s\n", name, p.rule,
-					       p.patch);
+		for (auto &rule : rules)
+			if (test.rule == rule.name && rule.patch)
+				ksft_print_msg("%s: rule %s, provided by patch %s\n", name,
+					       rule.name, rule.patch);
 		ksft_test_result_fail("%s\n", name);
 	}
 	fflush(stdout);

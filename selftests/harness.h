@@ -42,13 +42,14 @@ bool add_test(Test test);
 void expected(const std::string &want, const std::string &got, const char *what, const char *file,
 	      int line);
 
-/* Numbers, of whatever types, are compared by value. */
+/* Numbers and enumerators, of whatever types, are compared by value. */
 template <typename Got, typename Want>
 void expect_eq(const Got &got, const Want &want, const char *what, const char *file, int line)
 {
-	static_assert(std::is_arithmetic_v<Got> && std::is_arithmetic_v<Want>);
+	static_assert(std::is_convertible_v<Got, long long> &&
+		      std::is_convertible_v<Want, long long>);
 	if (static_cast<long long>(got) != static_cast<long long>(want))
-		expected(std::to_string(want), std::to_string(got), what, file, line);
+		expected(std::to_string(+want), std::to_string(+got), what, file, line);
 }
 
 #endif

@@ -5,12 +5,14 @@
 #include <bpf/libbpf.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 
@@ -44,29 +46,52 @@ perf_event_attr breakpoint(void (*function)(uint64_t))
 	return breakpoint(Access::EXECUTE, reinterpret_cast<const void *>(function), len);
 }
 
-static int open_event(perf_event_attr attr, pid_t pid, int cpu)
+static int open_event(perf_event_attr attr, pid_t pid, int cpu, int group)
 {
-	return syscall(SYS_perf_event_open, &attr, pid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
+	return syscall(SYS_perf_event_open, &attr, pid, cpu, group, PERF_FLAG_FD_CLOEXEC);
 }
 
-Event::Event(const perf_event_attr &attr, pid_t pid, int cpu)
-	: fd_(open_event(attr, pid, cpu))
+/* What an old kernel refuses with EINVAL, and how to do without. */
+static constexpr struct {
+	bool (*asked)(const perf_event_attr &attr);
+	void (*drop)(perf_event_attr &attr);
+	const char *reason;
+} newer[] = {
+	{ [](auto &attr) -> bool { return attr.sigtrap; },
+	  [](auto &attr) { attr.sigtrap = attr.remove_on_exec = attr.sig_data = 0; },
+	  "the kernel has no attr.sigtrap (it came with 5.13)" },
+	{ [](auto &attr) -> bool { return attr.remove_on_exec; },
+	  [](auto &attr) { attr.remove_on_exec = 0; },
+	  "the kernel has no attr.remove_on_exec (it came with 5.13)" },
+	{ [](auto &attr) -> bool { return attr.inherit_thread; },
+	  [](auto &attr) { attr.inherit_thread = 0; },
+	  "the kernel has no attr.inherit_thread (it came with 5.13)" },
+	{ [](auto &attr) -> bool { return attr.read_format & PERF_FORMAT_LOST; },
+	  [](auto &attr) { attr.read_format &= ~PERF_FORMAT_LOST; },
+	  "the kernel has no PERF_FORMAT_LOST (it came with 6.0)" },
+};
+
+Event::Event(const perf_event_attr &attr, pid_t pid, int cpu, const Event *leader)
+	: fd_(open_event(attr, pid, cpu, leader ? leader->fd() : -1))
 {
 	if (fd_.valid())
 		return;
 
 	int err = errno;
+	bool absent = err == ENOENT || err == EOPNOTSUPP || err == ENODEV;
 
-	if (attr.type == PERF_TYPE_BREAKPOINT &&
-	    (err == ENOENT || err == EOPNOTSUPP || err == ENODEV))
+	if (attr.type == PERF_TYPE_BREAKPOINT && absent)
 		unavailable("no hardware breakpoint of this kind");
-	if (attr.sigtrap && err == EINVAL) {
+	if (attr.type == PERF_TYPE_HARDWARE && absent)
+		unavailable("no hardware counter of this kind");
+	for (auto &feature : newer) {
 		perf_event_attr without = attr;
 
-		without.sigtrap = 0;
-		without.remove_on_exec = 0;
-		if (Fd(open_event(without, pid, cpu)).valid())
-			unavailable("the kernel has no attr.sigtrap (it came with 5.13)");
+		if (err != EINVAL || !feature.asked(attr))
+			continue;
+		feature.drop(without);
+		if (Fd(open_event(without, pid, cpu, leader ? leader->fd() : -1)).valid())
+			unavailable(feature.reason);
 	}
 	setup_failed("perf_event_open", err);
 }
@@ -120,6 +145,37 @@ uint64_t Event::count() const
 	return value;
 }
 
+void Event::set_period(uint64_t period)
+{
+	if (ioctl(fd(), PERF_EVENT_IOC_PERIOD, &period))
+		setup_failed("PERF_EVENT_IOC_PERIOD", errno);
+}
+
+void Event::write_to(const Event &other)
+{
+	if (ioctl(fd(), PERF_EVENT_IOC_SET_OUTPUT, other.fd()))
+		setup_failed("PERF_EVENT_IOC_SET_OUTPUT", errno);
+}
+
+std::vector<uint64_t> Event::read_words() const
+{
+	uint64_t words[64];
+	ssize_t bytes = read(fd(), words, sizeof(words));
+
+	if (bytes < 0)
+		setup_failed("read of the event", errno);
+	return { words, words + bytes / sizeof(words[0]) };
+}
+
+uint64_t Event::id() const
+{
+	uint64_t id = 0;
+
+	if (ioctl(fd(), PERF_EVENT_IOC_ID, &id))
+		setup_failed("PERF_EVENT_IOC_ID", errno);
+	return id;
+}
+
 static void set_async(int fd)
 {
 	if (fcntl(fd, F_SETFL, O_RDONLY | O_NONBLOCK | O_ASYNC))
@@ -135,22 +191,29 @@ void Event::async()
 
 void Event::async(int sig, pid_t tid)
 {
-	struct f_owner_ex owner = { F_OWNER_TID, tid };
+	async(sig, F_OWNER_TID, tid);
+}
 
-	if (fcntl(fd(), F_SETOWN_EX, &owner))
+void Event::async(int sig, int owner_type, pid_t owner)
+{
+	struct f_owner_ex ex = { static_cast<__pid_type>(owner_type), owner };
+
+	if (fcntl(fd(), F_SETOWN_EX, &ex))
 		setup_failed("F_SETOWN_EX", errno);
 	if (fcntl(fd(), F_SETSIG, sig))
 		setup_failed("F_SETSIG", errno);
 	set_async(fd());
 }
 
-Ring::Ring(const Event &event)
-	: fd_(event.fd())
+Ring::Ring(const Event &event, Mode mode, size_t data_pages)
+	: mode_(mode)
+	, fd_(event.fd())
 {
 	size_t page = sysconf(_SC_PAGESIZE);
+	int access = mode == Mode::NORMAL ? PROT_READ | PROT_WRITE : PROT_READ;
 
-	data_size_ = DATA_PAGES * page;
-	map_ = mmap(nullptr, page + data_size_, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
+	data_size_ = data_pages * page;
+	map_ = mmap(nullptr, page + data_size_, access, MAP_SHARED, fd_, 0);
 	if (map_ == MAP_FAILED)
 		setup_failed("mmap of the ring buffer", errno);
 }
@@ -165,7 +228,14 @@ void Ring::drain()
 	auto *page = static_cast<perf_event_mmap_page *>(map_);
 	const char *data = static_cast<char *>(map_) + sysconf(_SC_PAGESIZE);
 	uint64_t head = __atomic_load_n(&page->data_head, __ATOMIC_ACQUIRE);
-	uint64_t tail = page->data_tail;
+	uint64_t at = page->data_tail, end = head;
+
+	/* Written backward, the newest record begins at the head, and zeroes follow the oldest. */
+	if (mode_ == Mode::OVERWRITE) {
+		seen_count_ = 0;
+		at = head;
+		end = head + data_size_;
+	}
 
 	/* Records are multiples of 8 bytes, so a u64 never wraps though a record may. */
 	auto word = [&](uint64_t offset) {
@@ -175,20 +245,21 @@ void Ring::drain()
 		return value;
 	};
 
-	while (tail < head) {
-		uint64_t first = word(tail);
+	while (at != end) {
+		uint64_t first = word(at);
 		perf_event_header header;
 
 		memcpy(&header, &first, sizeof(header));
-		if (seen_count_ < MOST) {
-			bool sample = header.type == PERF_RECORD_SAMPLE;
-
-			/* header, IP, ADDR */
-			seen_[seen_count_++] = { header.type, sample ? word(tail + 16) : 0 };
-		}
-		tail += header.size;
+		/* No record, or the oldest one, which the newest has partly overwritten. */
+		if (!header.size || header.size > end - at)
+			break;
+		/* A sample: header, IP, ADDR. PERF_RECORD_LOST: header, id, number. */
+		if (seen_count_ < MOST)
+			seen_[seen_count_++] = { header.type, word(at + 16) };
+		at += header.size;
 	}
-	__atomic_store_n(&page->data_tail, tail, __ATOMIC_RELEASE);
+	if (mode_ == Mode::NORMAL)
+		__atomic_store_n(&page->data_tail, at, __ATOMIC_RELEASE);
 }
 
 uint64_t Ring::records(uint32_t type) const
@@ -200,13 +271,23 @@ uint64_t Ring::records(uint32_t type) const
 	return n;
 }
 
+uint64_t Ring::lost() const
+{
+	uint64_t n = 0;
+
+	for (size_t i = 0; i < seen_count_; i++)
+		if (seen_[i].type == PERF_RECORD_LOST)
+			n += seen_[i].third;
+	return n;
+}
+
 uint64_t Ring::samples_at(const volatile void *addr) const
 {
 	uint64_t n = 0;
 
 	for (size_t i = 0; i < seen_count_; i++)
 		n += seen_[i].type == PERF_RECORD_SAMPLE &&
-		     seen_[i].addr == reinterpret_cast<uintptr_t>(addr);
+		     seen_[i].third == reinterpret_cast<uintptr_t>(addr);
 	return n;
 }
 
@@ -217,15 +298,17 @@ bool Ring::poll_ready() const
 	return poll(&poller, 1, 0) == 1 && poller.revents & POLLIN;
 }
 
-/* Written by the handler. si_code beyond the small ones (SI_KERNEL) shares slot 0. */
+/* Written by the handler, in any thread. si_code beyond the small ones shares slot 0. */
 static constexpr int CODES = 8;
-static volatile uint64_t caught[_NSIG][CODES];
+static uint64_t caught[_NSIG][CODES];
+static siginfo_t last_caught[_NSIG];
 
 static void on_signal(int sig, siginfo_t *info, void *)
 {
 	int code = info->si_code > 0 && info->si_code < CODES ? info->si_code : 0;
 
-	caught[sig][code] = caught[sig][code] + 1;
+	last_caught[sig] = *info;
+	__atomic_fetch_add(&caught[sig][code], 1, __ATOMIC_RELAXED);
 }
 
 Signals::Signals(std::initializer_list<int> sigs)
@@ -253,14 +336,53 @@ uint64_t Signals::count(int sig)
 {
 	uint64_t sum = 0;
 
-	for (auto &n : caught[sig])
-		sum += n;
+	for (int code = 0; code < CODES; code++)
+		sum += count(sig, code);
 	return sum;
 }
 
 uint64_t Signals::count(int sig, int code)
 {
-	return caught[sig][code];
+	return __atomic_load_n(&caught[sig][code], __ATOMIC_RELAXED);
+}
+
+siginfo_t Signals::last(int sig)
+{
+	std::atomic_signal_fence(std::memory_order_acquire);
+	return last_caught[sig];
+}
+
+TrapInfo trap_info(const siginfo_t &info)
+{
+	TrapInfo trap;
+	const char *fields = reinterpret_cast<const char *>(&info.si_addr);
+
+	static_assert(sizeof(trap) == 24, "addr, data, type and flags, as in siginfo_t");
+	memcpy(&trap, fields, sizeof(trap));
+	return trap;
+}
+
+std::vector<int> usable_cpus()
+{
+	cpu_set_t set;
+	std::vector<int> cpus;
+
+	if (sched_getaffinity(0, sizeof(set), &set))
+		setup_failed("sched_getaffinity", errno);
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+		if (CPU_ISSET(cpu, &set))
+			cpus.push_back(cpu);
+	return cpus;
+}
+
+void run_on(int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	if (sched_setaffinity(0, sizeof(set), &set))
+		setup_failed("sched_setaffinity", errno);
 }
 
 pid_t Child::spawn()
@@ -305,7 +427,8 @@ Filter::Filter(Program which)
 	if (!skel_)
 		setup_failed("bpf object", errno);
 
-	/* Load that one alone: a kernel without kprobes has the perf_event programs all the same. */
+	/* Load that one alone: a kernel without kprobes has the perf_event programs all the same.
+	 */
 	struct {
 		Program id;
 		bpf_program *prog;
@@ -313,10 +436,26 @@ Filter::Filter(Program which)
 		{ Program::ON_OVERFLOW, skel_->progs.on_overflow },
 		{ Program::ON_TRACEPOINT, skel_->progs.on_tracepoint },
 		{ Program::ON_KPROBE, skel_->progs.on_kprobe },
+		{ Program::ON_RAW_TRACEPOINT, skel_->progs.on_raw_tracepoint },
+		{ Program::LOOKS, skel_->progs.looks },
+		{ Program::READS_COOKIE, skel_->progs.reads_cookie },
+		{ Program::GETS_STACK, skel_->progs.gets_stack },
+		{ Program::FILLS_RINGBUF, skel_->progs.fills_ringbuf },
+		{ Program::TAIL_CALLS, skel_->progs.tail_calls },
+		{ Program::SENDS_SIGNAL, skel_->progs.sends_signal },
 	};
+	bool tail_calls = which == Program::TAIL_CALLS;
 
 	for (auto &p : programs)
 		bpf_program__set_autoload(p.prog, p.id == which);
+	if (tail_calls)
+		bpf_program__set_autoload(skel_->progs.on_overflow, true);
+	bpf_map__set_autocreate(skel_->maps.targets, tail_calls);
+	bpf_map__set_autocreate(skel_->maps.values, which == Program::FILLS_RINGBUF);
+
+	if (which == Program::READS_COOKIE &&
+	    !libbpf_probe_bpf_helper(BPF_PROG_TYPE_PERF_EVENT, BPF_FUNC_get_attach_cookie, nullptr))
+		unavailable("the kernel has no bpf_get_attach_cookie (it came with 5.15)");
 
 	int err = filter__load(skel_);
 
@@ -325,6 +464,13 @@ Filter::Filter(Program which)
 	for (auto &p : programs)
 		if (p.id == which)
 			prog_fd_ = bpf_program__fd(p.prog);
+	if (tail_calls) {
+		uint32_t slot = 0, target = bpf_program__fd(skel_->progs.on_overflow);
+
+		err = bpf_map_update_elem(bpf_map__fd(skel_->maps.targets), &slot, &target, 0);
+		if (err)
+			setup_failed("bpf() to set the tail call", -err);
+	}
 	skel_->bss->task = getpid();
 }
 
@@ -352,13 +498,41 @@ uint64_t Filter::runs() const
 	return __atomic_load_n(&skel_->bss->runs, __ATOMIC_RELAXED);
 }
 
-Fd Filter::link(const Event &event, int *err) const
+filter_look Filter::look() const
+{
+	filter_look look;
+
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	memcpy(&look, &skel_->bss->look, sizeof(look));
+	return look;
+}
+
+std::vector<uint64_t> Filter::take() const
+{
+	std::vector<uint64_t> values;
+	auto on_value = [](void *values, void *data, size_t) {
+		static_cast<std::vector<uint64_t> *>(values)->push_back(
+			*static_cast<uint64_t *>(data));
+		return 0;
+	};
+	ring_buffer *reader =
+		ring_buffer__new(bpf_map__fd(skel_->maps.values), on_value, &values, nullptr);
+
+	if (!reader)
+		setup_failed("ring_buffer__new", errno);
+	ring_buffer__consume(reader);
+	ring_buffer__free(reader);
+	return values;
+}
+
+Fd Filter::link(const Event &event, int *err, uint64_t cookie) const
 {
 	/* With perf links the bad descriptor is what is wrong; without, the attach type. */
 	if (bpf_link_create(prog_fd_, -1, BPF_PERF_EVENT, nullptr) == -EINVAL)
 		unavailable("the kernel has no BPF links for perf events (they came with 5.15)");
 
-	int fd = bpf_link_create(prog_fd_, event.fd(), BPF_PERF_EVENT, nullptr);
+	LIBBPF_OPTS(bpf_link_create_opts, opts, .perf_event = { .bpf_cookie = cookie });
+	int fd = bpf_link_create(prog_fd_, event.fd(), BPF_PERF_EVENT, &opts);
 
 	*err = fd < 0 ? -fd : 0;
 	return fd < 0 ? Fd() : Fd(fd);

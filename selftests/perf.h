@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <utility>
+#include <vector>
 
 #include "filter.h"
 
@@ -97,14 +98,26 @@ class Filter;
 class Event {
 public:
 	/*
-	 * perf_event_open(2). ENOENT, EOPNOTSUPP and ENODEV for a breakpoint, and EINVAL that goes
-	 * away without attr.sigtrap, mean that the kernel or machine lacks it: unavailable().
+	 * perf_event_open(2), in the group of @leader if there is one. ENOENT, EOPNOTSUPP and
+	 * ENODEV for a breakpoint or a hardware counter, and EINVAL that goes away without what
+	 * only newer kernels know, mean that the kernel or machine lacks it: unavailable().
 	 */
-	explicit Event(const perf_event_attr &attr, pid_t pid = 0, int cpu = -1);
+	explicit Event(const perf_event_attr &attr, pid_t pid = 0, int cpu = -1,
+		       const Event *leader = nullptr);
+
+	/* One that somebody else has opened. */
+	explicit Event(Fd fd)
+		: fd_(std::move(fd))
+	{
+	}
 
 	int fd() const
 	{
 		return fd_.get();
+	}
+	void close()
+	{
+		fd_.close();
 	}
 	void enable();
 	void disable();
@@ -130,13 +143,25 @@ public:
 	 */
 	void modify(perf_event_attr attr);
 
+	/* PERF_EVENT_IOC_PERIOD */
+	void set_period(uint64_t period);
+
+	/* PERF_EVENT_IOC_SET_OUTPUT: from now on into the ring of @other. */
+	void write_to(const Event &other);
+
 	/* Hits of this event and of its inherited children that have exited. */
 	uint64_t count() const;
+	/* All that read(2) says, laid out as attr.read_format has it. */
+	std::vector<uint64_t> read_words() const;
+	/* PERF_EVENT_IOC_ID */
+	uint64_t id() const;
 
 	/* O_ASYNC: SIGIO to the process, at every overflow. */
 	void async();
 	/* The same with F_SETSIG and F_OWNER_TID: @sig, with si_code and si_fd, to the thread. */
 	void async(int sig, pid_t tid);
+	/* To a thread, a process or a group: F_OWNER_TID, F_OWNER_PID, F_OWNER_PGRP. */
+	void async(int sig, int owner_type, pid_t owner);
 
 private:
 	Fd fd_;
@@ -147,19 +172,31 @@ class Ring {
 public:
 	static constexpr size_t DATA_PAGES = 8; /* a power of two; some 1300 samples */
 
+	enum class Mode {
+		NORMAL, /* the kernel writes no further than the reader has read */
+		OVERWRITE, /* mapped read-only: it goes on; wants attr.write_backward */
+	};
+
 	/* mmap(2) of the event; EINVAL for an inherited event of a task. */
-	explicit Ring(const Event &event);
+	explicit Ring(const Event &event, Mode mode = Mode::NORMAL, size_t data_pages = DATA_PAGES);
 	~Ring();
 	Ring(const Ring &) = delete;
 
-	/* Consumes what is there. */
+	/* Consumes what is there; with OVERWRITE looks at it, the newest record first. */
 	void drain();
+	/* Bytes that the data part holds. */
+	size_t size() const
+	{
+		return data_size_;
+	}
 	/* Records of @type (PERF_RECORD_*) that drain() has seen. */
 	uint64_t records(uint32_t type) const;
 	uint64_t samples() const
 	{
 		return records(PERF_RECORD_SAMPLE);
 	}
+	/* Records that the kernel had no room for, as PERF_RECORD_LOST says. */
+	uint64_t lost() const;
 	/* Samples whose PERF_SAMPLE_ADDR is @addr. */
 	uint64_t samples_at(const volatile void *addr) const;
 
@@ -172,8 +209,9 @@ public:
 private:
 	struct Seen {
 		uint32_t type;
-		uint64_t addr;
+		uint64_t third; /* word: of a sample ADDR, of PERF_RECORD_LOST how many */
 	};
+	Mode mode_;
 	void *map_;
 	size_t data_size_;
 	int fd_;
@@ -195,6 +233,8 @@ public:
 
 	static uint64_t count(int sig);
 	static uint64_t count(int sig, int code);
+	/* What came with the last one. */
+	static siginfo_t last(int sig);
 
 private:
 	static constexpr int MAX = 4;
@@ -202,6 +242,23 @@ private:
 	int sig_[MAX];
 	struct sigaction old_[MAX];
 };
+
+/* What the kernel says with a SIGTRAP of attr.sigtrap, for which glibc 2.36 has no names. */
+struct TrapInfo {
+	uint64_t addr; /* si_addr */
+	uint64_t data; /* si_perf_data: attr.sig_data */
+	uint32_t type; /* si_perf_type: attr.type */
+	uint32_t flags; /* si_perf_flags */
+};
+
+constexpr uint32_t TRAP_WAS_BLOCKED = 1; /* TRAP_PERF_FLAG_ASYNC */
+
+TrapInfo trap_info(const siginfo_t &info);
+
+/* The CPUs that the calling thread may run on. */
+std::vector<int> usable_cpus();
+/* From now on it runs on that one. */
+void run_on(int cpu);
 
 /* A forked process: @body runs in it, it exits with what @body returns, and is killed with us. */
 class Child {
@@ -230,8 +287,21 @@ private:
 
 struct filter; /* the skeleton */
 
-/* The program types that share event->prog. Only the first belongs to an overflow. */
-enum class Program { ON_OVERFLOW, ON_TRACEPOINT, ON_KPROBE };
+/* The programs of filter.bpf.c: first the types of which only one belongs to an overflow. */
+enum class Program {
+	ON_OVERFLOW,
+	ON_TRACEPOINT,
+	ON_KPROBE, /* and uprobes */
+	ON_RAW_TRACEPOINT,
+
+	/* On overflows too; beside giving a verdict, they */
+	LOOKS, /* report their context */
+	READS_COOKIE,
+	GETS_STACK,
+	FILLS_RINGBUF, /* with the first argument of the function that was hit */
+	TAIL_CALLS, /* ON_OVERFLOW, whose verdict then counts */
+	SENDS_SIGNAL, /* SIGUSR1, to the process that was hit */
+};
 
 /* A loaded program of filter.bpf.c, which at first rejects everything. */
 class Filter {
@@ -252,11 +322,17 @@ public:
 	/* How often the program ran. */
 	uint64_t runs() const;
 
+	/* What the last run of LOOKS, READS_COOKIE or GETS_STACK saw. */
+	filter_look look() const;
+
+	/* Takes what FILLS_RINGBUF has written out of its ring. */
+	std::vector<uint64_t> take() const;
+
 	/*
 	 * bpf_link_create(): detaches when the Fd closes. EEXIST as for Event::attach(), which is
 	 * left in @err with an invalid Fd. unavailable() before 5.15.
 	 */
-	Fd link(const Event &event, int *err) const;
+	Fd link(const Event &event, int *err, uint64_t cookie = 0) const;
 	Fd link(const Event &event) const;
 
 private:

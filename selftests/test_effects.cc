@@ -51,6 +51,16 @@ static const bool added = [] {
 	return true;
 }();
 
+TEST("effects.no_program", "C11", "without a program, or BPF, every effect is delivered")
+{
+	for (const Effect &effect : effects) {
+		Observed got = observe(effect.setup, no_program);
+
+		EXPECT_EQ(got.count, effect.accepted_count, "hits counted");
+		EXPECT_EQ(got.*effect.seen, effect.accepted_seen, effect.title);
+	}
+}
+
 TEST("effects.count", "C3", "every hit is counted, whatever the program says")
 {
 	for (Verdict verdict : { no_program, rejects, Verdict{ true, 1 } })

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What must stay as it is: tracepoints and kprobes (C5), throttling (C4), ptrace (C12). */
+/* What must stay as it is: tracing programs (C5), throttling (C4), ptrace (C12). */
+#include <bpf/bpf.h>
 #include <fcntl.h>
+#include <link.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/ptrace.h>
@@ -9,7 +11,9 @@
 #include <sys/wait.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
+#include <algorithm>
 
 #include "effects.h"
 #include "harness.h"
@@ -86,45 +90,183 @@ static perf_event_attr kprobe()
 	return attr;
 }
 
+/* Where hit() is in the program's file, which is where a uprobe goes. */
+static uint64_t file_offset_of_hit()
+{
+	uint64_t offset = 0;
+
+	dl_iterate_phdr(
+		[](dl_phdr_info *info, size_t, void *offset) {
+			uint64_t addr = reinterpret_cast<uintptr_t>(hit) - info->dlpi_addr;
+
+			for (int i = 0; i < info->dlpi_phnum; i++) {
+				auto &part = info->dlpi_phdr[i];
+
+				if (part.p_type == PT_LOAD && addr - part.p_vaddr < part.p_filesz)
+					*static_cast<uint64_t *>(offset) =
+						addr - part.p_vaddr + part.p_offset;
+			}
+			return 1; /* The program is the first, and enough. */
+		},
+		&offset);
+	return offset;
+}
+
+static perf_event_attr uprobe()
+{
+	static const char path[] = "/proc/self/exe";
+	long type = number_in("/sys/bus/event_source/devices/uprobe/type");
+
+	if (type < 0)
+		unavailable("no uprobe events (CONFIG_UPROBE_EVENTS)");
+
+	perf_event_attr attr = tracing_event(type);
+
+	attr.uprobe_path = reinterpret_cast<uintptr_t>(path);
+	attr.probe_offset = file_offset_of_hit();
+	return attr;
+}
+
+static perf_event_attr uretprobe()
+{
+	perf_event_attr attr = uprobe();
+	long bit = -1;
+	Fd fd(open("/sys/bus/event_source/devices/uprobe/format/retprobe", O_RDONLY | O_CLOEXEC));
+	char text[32] = {};
+
+	if (fd.valid() && read(fd.get(), text, sizeof(text) - 1) > 0)
+		sscanf(text, "config:%ld", &bit);
+	if (bit < 0)
+		unavailable("no uretprobe events");
+	attr.config |= 1ul << bit;
+	return attr;
+}
+
+static void hit_times(uint64_t times)
+{
+	for (uint64_t i = 0; i < times; i++)
+		hit(i);
+}
+
 /*
  * trace_call_bpf() runs the program before the event is counted, and what it returns filters the
  * hit as a whole. If the overflow ran it again, there would be two runs a hit.
  */
-static void check_tracing(const perf_event_attr &attr, Program which, bool accept)
+static const struct Tracing {
+	const char *name;
+	perf_event_attr (*attr)();
+	Program program;
+	void (*hits)(uint64_t times);
+} tracings[] = {
+	{ "tracepoint", tracepoint, Program::ON_TRACEPOINT, getppid_times },
+	{ "kprobe", kprobe, Program::ON_KPROBE, getppid_times },
+	{ "uprobe", uprobe, Program::ON_KPROBE, hit_times },
+	{ "uretprobe", uretprobe, Program::ON_KPROBE, hit_times },
+};
+
+static void check_tracing(const Tracing &tracing, bool accept)
 {
-	Filter filter(which);
-	Event event(attr);
+	const int sig = setsig_signal();
+	Filter filter(tracing.program);
+	Signals signals({ sig });
+	Event event(tracing.attr());
 	Ring ring(event);
 
+	event.async(sig, gettid());
 	filter.returns(accept);
 	event.must_attach(filter);
 	event.enable();
-	getppid_times(HITS);
+	tracing.hits(HITS);
 	event.disable();
 	ring.drain();
 	EXPECT_EQ(filter.runs(), HITS, "runs of the program");
 	EXPECT_EQ(event.count(), accept ? HITS : 0, "hits counted");
 	EXPECT_EQ(ring.samples(), accept ? HITS : 0, "samples");
+	EXPECT_EQ(Signals::count(sig), accept ? HITS : 0, "signals");
 }
 
-TEST("others.tracepoint.rejected", "C5", "a tracepoint program filters hits and runs once a hit")
+static const bool added = [] {
+	for (const Tracing &t : tracings) {
+		std::string name = std::string("others.") + t.name, what = t.name;
+
+		add_test({ name + ".rejected", "C5",
+			   "a " + what + " program filters hits and runs once a hit",
+			   [&t] { check_tracing(t, false); } });
+		add_test({ name + ".accepted", "C5",
+			   "a " + what + " program that accepts runs once a hit",
+			   [&t] { check_tracing(t, true); } });
+	}
+	return true;
+}();
+
+/* A raw tracepoint has no event of its own; beside it is one on the same tracepoint. */
+TEST("others.raw_tracepoint", "C5", "a raw tracepoint program runs once a hit beside an event")
 {
-	check_tracing(tracepoint(), Program::ON_TRACEPOINT, false);
+	Filter filter(Program::ON_TRACEPOINT), raw(Program::ON_RAW_TRACEPOINT);
+	Event event(tracepoint());
+	Ring ring(event);
+	Fd link(bpf_raw_tracepoint_open("sys_enter", raw.prog_fd()));
+
+	if (!link.valid())
+		unavailable("no raw tracepoint sys_enter");
+	event.must_attach(filter);
+	event.enable();
+	for (uint32_t verdict : { 0, 1 }) {
+		raw.returns(verdict);
+		getppid_times(HITS);
+	}
+	event.disable();
+	link.close();
+	ring.drain();
+	EXPECT_EQ(raw.runs(), 2 * HITS, "runs of the raw tracepoint's program");
+	EXPECT_EQ(filter.runs(), 2 * HITS, "runs of the event's program, which rejects");
+	EXPECT_EQ(ring.samples(), 0, "samples");
 }
 
-TEST("others.tracepoint.accepted", "C5", "a tracepoint program that accepts runs once a hit")
+TEST("others.uprobe_on_breakpoint", "C5", "a uprobe and a breakpoint on one call each decide")
 {
-	check_tracing(tracepoint(), Program::ON_TRACEPOINT, true);
+	for (bool breakpoint_accepts : { false, true }) {
+		Filter on_uprobe(Program::ON_KPROBE), on_breakpoint;
+		Event probe(uprobe()), point(breakpoint(hit));
+		Ring probe_ring(probe), point_ring(point);
+
+		on_uprobe.returns(!breakpoint_accepts);
+		on_breakpoint.returns(breakpoint_accepts);
+		probe.must_attach(on_uprobe);
+		point.must_attach(on_breakpoint);
+		probe.enable();
+		point.enable();
+		hit_times(HITS);
+		probe.disable();
+		point.disable();
+		probe_ring.drain();
+		point_ring.drain();
+		EXPECT_EQ(on_uprobe.runs(), HITS, "runs for the uprobe");
+		EXPECT_EQ(on_breakpoint.runs(), HITS, "runs for the breakpoint");
+		EXPECT_EQ(point.count(), HITS, "hits of the breakpoint");
+		EXPECT_EQ(probe_ring.samples(), breakpoint_accepts ? 0 : HITS, "of the uprobe");
+		EXPECT_EQ(point_ring.samples(), breakpoint_accepts ? HITS : 0, "of the breakpoint");
+	}
 }
 
-TEST("others.kprobe.rejected", "C5", "a kprobe program filters hits and runs once a hit")
+TEST("others.wrong_type", "C5", "tracing events take no program for overflows, nor each other's")
 {
-	check_tracing(kprobe(), Program::ON_KPROBE, false);
-}
+	const struct {
+		perf_event_attr (*attr)();
+		Program wrong;
+	} cases[] = {
+		{ tracepoint, Program::ON_OVERFLOW },
+		{ tracepoint, Program::ON_KPROBE },
+		{ uprobe, Program::ON_OVERFLOW },
+		{ uprobe, Program::ON_TRACEPOINT },
+	};
 
-TEST("others.kprobe.accepted", "C5", "a kprobe program that accepts runs once a hit")
-{
-	check_tracing(kprobe(), Program::ON_KPROBE, true);
+	for (auto &c : cases) {
+		Filter filter(c.wrong);
+		Event event(c.attr());
+
+		EXPECT_EQ(event.attach(filter), EINVAL, "errno of attaching");
+	}
 }
 
 TEST("others.tracepoint_child_exit", "C5", "an exiting child takes no program from its parent")
@@ -178,41 +320,93 @@ static unsigned long debug_register(int n)
 	return offsetof(struct user, u_debugreg) + n * sizeof(long);
 }
 
-TEST("others.ptrace", "C12", "ptrace's breakpoint stops its tracee beside a filtered one")
+/* A tracee that has stopped before its hits. */
+static Child stopped_tracee(int (*body)())
 {
-	constexpr unsigned long DR7_LOCAL_0_EXECUTE = 1, DR6_TRAP_0 = 1;
-	Filter filter;
-	Child tracee([] {
+	return Child([=] {
 		ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
 		raise(SIGSTOP);
-		for (uint64_t i = 0; i < HITS; i++) {
-			hit(i);
-			hit_other(i);
-		}
-		return 0;
+		return body();
 	});
+}
+
+static void await_stop(Child &tracee)
+{
 	int status = tracee.wait();
-	pid_t pid = tracee.pid();
 
 	if (!WIFSTOPPED(status) || WSTOPSIG(status) != SIGSTOP)
 		fail("the tracee did not stop: wait status %#x", status);
-	if (ptrace(PTRACE_POKEUSER, pid, debug_register(0), hit_other) ||
-	    ptrace(PTRACE_POKEUSER, pid, debug_register(7), DR7_LOCAL_0_EXECUTE))
-		setup_failed("PTRACE_POKEUSER u_debugreg", errno);
+}
 
-	Event event(breakpoint(hit), pid);
+/* ptrace's own breakpoint, in the way that gdb's hardware breakpoints and watchpoints are. */
+static void set_debug_register(pid_t pid, const volatile void *addr, unsigned long dr7)
+{
+	if (ptrace(PTRACE_POKEUSER, pid, debug_register(0), addr) ||
+	    ptrace(PTRACE_POKEUSER, pid, debug_register(7), dr7))
+		setup_failed("PTRACE_POKEUSER u_debugreg", errno);
+}
+
+static volatile uint64_t watched, beside;
+
+static int hit_both()
+{
+	for (uint64_t i = 0; i < HITS; i++) {
+		hit(i);
+		hit_other(i);
+	}
+	return 0;
+}
+
+static int hit_and_write()
+{
+	for (uint64_t i = 0; i < HITS; i++) {
+		hit(i);
+		watched = i;
+		beside = i; /* for QEMU's TCG, see test_breakpoints.cc */
+	}
+	return 0;
+}
+
+static constexpr unsigned long DR7_EXECUTE = 0x1, DR7_WRITE_8 = 0x90001, DR6_TRAP_0 = 1;
+
+/* ptrace stops its tracee at its own breakpoint, and at no hit that the program rejects. */
+static const struct Ptraced {
+	const char *name, *says;
+	int (*body)();
+	const volatile void *addr;
+	unsigned long dr7;
+} ptraced[] = {
+	{ "ptrace", "ptrace's breakpoint stops its tracee beside a filtered one", hit_both,
+	  reinterpret_cast<const void *>(hit_other), DR7_EXECUTE },
+	{ "ptrace_same", "ptrace's breakpoint stops its tracee where a filtered one is too",
+	  hit_both, reinterpret_cast<const void *>(hit), DR7_EXECUTE },
+	{ "ptrace_watch", "ptrace's watchpoint stops its tracee beside a filtered breakpoint",
+	  hit_and_write, &watched, DR7_WRITE_8 },
+};
+
+static void check_ptraced(const Ptraced &p)
+{
+	Filter filter;
+	Child tracee = stopped_tracee(p.body);
+
+	await_stop(tracee);
+	set_debug_register(tracee.pid(), p.addr, p.dr7);
+
+	Event event(breakpoint(hit), tracee.pid());
 	Ring ring(event);
 	uint64_t stops = 0;
+	int status;
 
 	event.must_attach(filter);
 	event.enable();
 	for (;;) {
-		ptrace(PTRACE_CONT, pid, nullptr, nullptr);
+		ptrace(PTRACE_CONT, tracee.pid(), nullptr, nullptr);
 		status = tracee.wait();
 		if (!WIFSTOPPED(status))
 			break;
 		stops += WSTOPSIG(status) == SIGTRAP &&
-			 ptrace(PTRACE_PEEKUSER, pid, debug_register(6), nullptr) & DR6_TRAP_0;
+			 ptrace(PTRACE_PEEKUSER, tracee.pid(), debug_register(6), nullptr) &
+				 DR6_TRAP_0;
 	}
 	ring.drain();
 	EXPECT_EQ(status, 0, "exit of the tracee");
@@ -220,5 +414,52 @@ TEST("others.ptrace", "C12", "ptrace's breakpoint stops its tracee beside a filt
 	EXPECT_EQ(event.count(), HITS, "hits of the filtered breakpoint");
 	EXPECT_EQ(filter.runs(), HITS, "runs of the program");
 	EXPECT_EQ(ring.samples(), 0, "samples");
+}
+
+static const bool added_ptraced = [] {
+	for (const Ptraced &p : ptraced)
+		add_test({ std::string("others.") + p.name, "C12", p.says,
+			   [&p] { check_ptraced(p); } });
+	return true;
+}();
+
+/* Single-steps to the end. Where each step has stopped; the program has run @runs times. */
+static std::vector<uint64_t> steps(bool attached, uint64_t *runs)
+{
+	std::vector<uint64_t> stops;
+	Filter filter;
+	Child tracee = stopped_tracee(hit_both);
+
+	await_stop(tracee);
+
+	Event event(breakpoint(hit), tracee.pid());
+
+	if (attached)
+		event.must_attach(filter);
+	event.enable();
+	for (;;) {
+		user_regs_struct regs;
+
+		ptrace(PTRACE_SINGLESTEP, tracee.pid(), nullptr, nullptr);
+		if (!WIFSTOPPED(tracee.wait()))
+			break;
+		ptrace(PTRACE_GETREGS, tracee.pid(), nullptr, &regs);
+		stops.push_back(regs.rip);
+	}
+	*runs = filter.runs();
+	EXPECT_EQ(event.count(), HITS, "hits counted");
+	return stops;
+}
+
+TEST("others.singlestep", "C12", "single steps go over a filtered breakpoint as over a bare one")
+{
+	uint64_t no_runs, runs;
+	std::vector<uint64_t> bare = steps(false, &no_runs), filtered = steps(true, &runs);
+
+	EXPECT_EQ(filtered.size(), bare.size(), "steps to the end");
+	EXPECT_EQ(filtered == bare, true, "the same steps");
+	EXPECT_EQ(std::count(bare.begin(), bare.end(), reinterpret_cast<uintptr_t>(hit)), HITS,
+		  "steps that stop at the breakpoint");
+	EXPECT_EQ(runs, HITS, "runs of the program");
 }
 #endif

@@ -1,0 +1,633 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * C1, C2, C3 for every kind of event that a program can be put on, and for breakpoints in company;
+ * and the throttle, which is no effect of the program's (C4).
+ */
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include <cerrno>
+#include <algorithm>
+#include <ctime>
+
+#include "effects.h"
+#include "harness.h"
+#include "perf.h"
+
+static const size_t PAGE = sysconf(_SC_PAGESIZE);
+
+static perf_event_attr counter(uint32_t type, uint64_t config)
+{
+	perf_event_attr attr = breakpoint(hit);
+
+	attr.type = type;
+	attr.config = config;
+	attr.bp_type = 0;
+	attr.bp_addr = 0;
+	attr.bp_len = 0;
+	return attr;
+}
+
+/* What an event and its program did. */
+struct Delivered {
+	uint64_t count, runs, samples, signals;
+};
+
+using Work = void (*)(const Filter &filter);
+
+static Delivered deliver(const perf_event_attr &attr, Verdict verdict, Work work)
+{
+	const int sig = setsig_signal();
+	Filter filter;
+
+	/* The first signal faults on what it writes to. */
+	{
+		Signals signals({ sig });
+
+		raise(sig);
+	}
+
+	Signals signals({ sig });
+	Event event(attr);
+	Ring ring(event);
+
+	event.async(sig, gettid());
+	filter.returns(verdict.returns);
+	if (verdict.attached)
+		event.must_attach(filter);
+	event.enable();
+	work(filter);
+	event.disable();
+	ring.drain();
+	return { event.count(), filter.runs(), ring.samples(), Signals::count(sig) };
+}
+
+/*
+ * Software events of a task, and work for which they count HITS. The kernel does not say how often
+ * a clock ticks or the scheduler runs, but of whatever it counted all has to have been decided.
+ */
+static void sleep_often(const Filter &)
+{
+	for (uint64_t i = 0; i < HITS; i++)
+		usleep(1);
+}
+
+/* As they were before the first migration. */
+static const std::vector<int> &cpus()
+{
+	static const std::vector<int> cpus = usable_cpus();
+
+	return cpus;
+}
+
+static void migrate(const Filter &)
+{
+	for (uint64_t i = 0; i < HITS; i++)
+		run_on(cpus()[i % 2]);
+}
+
+static void fault_on_new_pages(const Filter &)
+{
+	auto *pages = static_cast<volatile char *>(mmap(
+		nullptr, HITS * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+
+	if (pages == MAP_FAILED)
+		setup_failed("mmap", errno);
+	for (uint64_t i = 0; i < HITS; i++)
+		pages[i * PAGE] = 1;
+}
+
+static uint64_t major_faults()
+{
+	rusage usage;
+
+	getrusage(RUSAGE_SELF, &usage);
+	return usage.ru_majflt;
+}
+
+/*
+ * A file of @size whose last pages are in no cache: nobody has ever touched them. Where there is no
+ * disk to write to it is the program's own one, which ends with what only a debugger reads.
+ */
+static Fd cold_file(off_t size)
+{
+	Fd file(open("/var/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+
+	if (file.valid() && !ftruncate(file.get(), size))
+		return file;
+	file = Fd(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
+	posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);
+	return file;
+}
+
+/*
+ * A major fault is one on a page that is in no cache. MADV_RANDOM and the distance keep one page
+ * from coming along with another.
+ */
+static void fault_on_a_file(const Filter &)
+{
+	const size_t APART = 16 * PAGE;
+	Fd file = cold_file(HITS * APART);
+	off_t first = (lseek(file.get(), 0, SEEK_END) - off_t(HITS * APART)) & -off_t(PAGE);
+
+	if (first < 0)
+		unavailable("no file that is large enough");
+
+	auto *map = static_cast<volatile char *>(
+		mmap(nullptr, HITS * APART, PROT_READ, MAP_PRIVATE, file.get(), first));
+
+	if (map == MAP_FAILED)
+		setup_failed("mmap of a file", errno);
+	madvise(const_cast<char *>(map), HITS * APART, MADV_RANDOM);
+
+	uint64_t before = major_faults();
+
+	for (uint64_t i = 0; i < HITS; i++)
+		(void)map[i * APART];
+	if (major_faults() - before != HITS)
+		unavailable("no file whose pages are in no cache");
+}
+
+static long milliseconds_now()
+{
+	timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* In user mode for the most part, where asking for the time may be a system call. */
+static void spin(long milliseconds)
+{
+	for (long end = milliseconds_now() + milliseconds; milliseconds_now() < end;)
+		for (volatile int i = 0; i < 100000;)
+			i = i + 1;
+}
+
+/* A clock ticks when it does, which on a busy machine can be late. */
+static void spin_a_while(const Filter &filter)
+{
+	constexpr long ENOUGH_MILLISECONDS = 5000;
+
+	for (long waited = 0; filter.runs() < HITS && waited < ENOUGH_MILLISECONDS; waited++)
+		spin(1);
+}
+
+/* What the count is: HITS, some number of switches, or time, which is not the number of runs. */
+enum class Counts { HITS_OF_WORK, OVERFLOWS, TIME };
+
+static const struct Kind {
+	const char *name;
+	uint32_t type;
+	uint64_t config;
+	uint64_t period;
+	bool in_kernel; /* it happens there, so exclude_kernel must be off */
+	Work work;
+	Counts counts;
+	int cpus; /* that it takes */
+} kinds[] = {
+	{ "cpu_clock", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK, 1000000, false, spin_a_while,
+	  Counts::TIME, 1 },
+	{ "cpu_clock_kernel", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK, 1000000, true,
+	  spin_a_while, Counts::TIME, 1 },
+	{ "task_clock", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_TASK_CLOCK, 1000000, false, spin_a_while,
+	  Counts::TIME, 1 },
+	{ "page_faults", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS, 1, false,
+	  fault_on_new_pages, Counts::HITS_OF_WORK, 1 },
+	{ "minor_faults", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS_MIN, 1, false,
+	  fault_on_new_pages, Counts::HITS_OF_WORK, 1 },
+	{ "major_faults", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS_MAJ, 1, false,
+	  fault_on_a_file, Counts::HITS_OF_WORK, 1 },
+	{ "context_switches", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CONTEXT_SWITCHES, 1, true,
+	  sleep_often, Counts::OVERFLOWS, 1 },
+	{ "cpu_migrations", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_MIGRATIONS, 1, true, migrate,
+	  Counts::HITS_OF_WORK, 2 },
+	{ "instructions", PERF_TYPE_HARDWARE, PERF_COUNT_HW_INSTRUCTIONS, 1000000, false,
+	  spin_a_while, Counts::TIME, 1 },
+	{ "cycles", PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES, 1000000, false, spin_a_while,
+	  Counts::TIME, 1 },
+};
+
+static void check_kind(const Kind &kind, bool accept)
+{
+	if (cpus().size() < size_t(kind.cpus))
+		unavailable("one CPU alone");
+	/* Where the first migration starts from. */
+	run_on(cpus()[kind.cpus - 1]);
+	perf_event_attr attr = counter(kind.type, kind.config);
+
+	attr.sample_period = kind.period;
+	attr.exclude_kernel = !kind.in_kernel;
+
+	Delivered got = deliver(attr, { true, accept }, kind.work);
+
+	EXPECT_EQ(got.runs > 0, true, "the program ran");
+	EXPECT_EQ(got.samples, accept ? got.runs : 0, "samples, against runs of the program");
+	if (kind.counts == Counts::TIME) {
+		/* Two ticks that were late can share one irq_work, which sends the signal. */
+		EXPECT_EQ(got.signals > 0, accept, "signals");
+	} else {
+		EXPECT_EQ(got.signals, accept ? got.runs : 0, "signals, against runs");
+		EXPECT_EQ(got.count, got.runs, "count, against runs of the program");
+	}
+	if (kind.counts == Counts::HITS_OF_WORK)
+		EXPECT_EQ(got.count, HITS, "count");
+}
+
+static const bool added = [] {
+	for (const Kind &kind : kinds) {
+		std::string name = std::string("events.") + kind.name, what = kind.name;
+
+		std::replace(what.begin(), what.end(), '_', ' ');
+		add_test({ name + ".rejected", "C1",
+			   "a rejected overflow of " + what + " is silent",
+			   [&kind] { check_kind(kind, false); } });
+		add_test({ name + ".accepted", "C2",
+			   "an accepted overflow of " + what + " delivers",
+			   [&kind] { check_kind(kind, true); } });
+	}
+	return true;
+}();
+
+static void hit_work(const Filter &)
+{
+	for (uint64_t i = 0; i < HITS; i++)
+		hit(i);
+}
+
+/* What a breakpoint with some more in its attr does for HITS calls, and how often it overflows. */
+static const struct Variant {
+	const char *name, *says;
+	void (*set)(perf_event_attr &attr);
+	uint64_t overflows;
+} variants[] = {
+	{ "pinned", "a pinned breakpoint is decided on as any other",
+	  [](auto &attr) { attr.pinned = 1; }, HITS },
+	{ "exclusive", "an exclusive breakpoint is decided on as any other",
+	  [](auto &attr) { attr.exclusive = 1; }, HITS },
+	{ "precise", "a breakpoint with precise_ip is decided on as any other",
+	  [](auto &attr) { attr.precise_ip = 3; }, HITS },
+	{ "exclude_idle", "a breakpoint with exclude_idle is decided on as any other",
+	  [](auto &attr) { attr.exclude_idle = 1; }, HITS },
+	{ "period_1", "with period 1 every hit is decided on",
+	  [](auto &attr) { attr.sample_period = 1; }, HITS },
+	{ "period_4", "with period N every Nth hit is decided on",
+	  [](auto &attr) { attr.sample_period = 4; }, HITS / 4 },
+	{ "period_7", "hits that are no multiple of the period wait",
+	  [](auto &attr) { attr.sample_period = 7; }, HITS / 7 },
+	{ "period_large", "with a period above all hits none is decided on",
+	  [](auto &attr) { attr.sample_period = HITS + 1; }, 0 },
+	/* The kernel then splits the period, so that samples have a weight of one hit each. */
+	{ "period_sampled", "with PERF_SAMPLE_PERIOD every hit is decided on, whatever the period",
+	  [](auto &attr) {
+		  attr.sample_period = 4;
+		  attr.sample_type |= PERF_SAMPLE_PERIOD;
+	  },
+	  HITS },
+};
+
+static const bool added_variants = [] {
+	for (const Variant &v : variants) {
+		auto check = [&v](Verdict verdict) {
+			perf_event_attr attr = breakpoint(hit);
+			bool delivers = !verdict.attached || verdict.returns;
+
+			v.set(attr);
+
+			Delivered got = deliver(attr, verdict, hit_work);
+
+			EXPECT_EQ(got.count, HITS, "hits counted");
+			EXPECT_EQ(got.runs, verdict.attached ? v.overflows : 0,
+				  "runs of the program");
+			EXPECT_EQ(got.samples, delivers ? v.overflows : 0, "samples");
+			EXPECT_EQ(got.signals, delivers ? v.overflows : 0, "signals");
+		};
+		std::string name = std::string("events.") + v.name;
+
+		add_test({ name + ".rejected", "C1", v.says, [=] { check(rejects); } });
+		add_test({ name + ".accepted", "C2", v.says, [=] {
+				  check(no_program);
+				  check({ true, 1 });
+			  } });
+	}
+	return true;
+}();
+
+/* How often a frequency overflows depends on the time that passed, but all that do are decided. */
+static void check_frequency(bool accept)
+{
+	perf_event_attr attr = breakpoint(hit);
+
+	attr.freq = 1;
+	attr.sample_freq = 1000;
+
+	Delivered got = deliver(attr, { true, accept }, hit_work);
+
+	EXPECT_EQ(got.count, HITS, "hits counted");
+	EXPECT_EQ(got.runs > 0, true, "the program ran");
+	EXPECT_EQ(got.samples, accept ? got.runs : 0, "samples, against runs of the program");
+	EXPECT_EQ(got.signals, accept ? got.runs : 0, "signals, against runs of the program");
+}
+
+TEST("events.freq.rejected", "C1", "with a frequency the overflows that there are get rejected")
+{
+	check_frequency(false);
+}
+
+TEST("events.freq.accepted", "C2", "with a frequency the overflows that there are get accepted")
+{
+	check_frequency(true);
+}
+
+static volatile union Watched {
+	uint8_t byte;
+	uint64_t word[4];
+} watched;
+
+/* The four debug registers of x86. The second and the fourth reject. */
+TEST("events.four", "C1", "all debug registers at once, each decides for itself")
+{
+	const struct {
+		perf_event_attr attr;
+		bool accept;
+	} registers[] = {
+		{ breakpoint(hit), true },
+		{ breakpoint(hit_other), false },
+		{ breakpoint(Access::WRITE, &watched.word[0], sizeof(watched.word[0])), true },
+		{ breakpoint(Access::READ_WRITE, &watched.word[1], sizeof(watched.word[1])),
+		  false },
+	};
+	const int sig = setsig_signal();
+	Filter accepting, rejecting;
+	Signals signals({ sig });
+	std::vector<Event> events;
+
+	accepting.returns(1);
+	for (auto &r : registers) {
+		events.emplace_back(r.attr);
+		events.back().async(sig, gettid());
+		events.back().must_attach(r.accept ? accepting : rejecting);
+		events.back().enable();
+	}
+	for (uint64_t i = 0; i < HITS; i++) {
+		hit(i);
+		hit_other(i);
+		for (int w : { 0, 1 }) {
+			watched.word[w] = i;
+			/*
+			 * QEMU's TCG remembers a watchpoint that was hit until a write to the page
+			 * hits none, and meanwhile reports it in DR6 with every other one.
+			 */
+			watched.word[2] = i;
+		}
+	}
+	for (Event &event : events)
+		EXPECT_EQ(event.count(), HITS, "hits counted by each");
+	EXPECT_EQ(accepting.runs(), 2 * HITS, "runs of the accepting program");
+	EXPECT_EQ(rejecting.runs(), 2 * HITS, "runs of the rejecting program");
+	EXPECT_EQ(Signals::count(sig), 2 * HITS, "signals");
+}
+
+/* Two events on one address, in both orders. */
+static void check_same_address(const perf_event_attr &attr, void (*access)(uint64_t))
+{
+	const int sig = setsig_signal();
+
+	for (bool first_accepts : { false, true }) {
+		Filter first, second;
+		Signals signals({ sig });
+		Event one(attr), two(attr);
+		Ring one_ring(one), two_ring(two);
+		uint64_t from_wrong = 0;
+
+		first.returns(first_accepts);
+		second.returns(!first_accepts);
+		one.must_attach(first);
+		two.must_attach(second);
+		for (Event *event : { &one, &two }) {
+			event->async(sig, gettid());
+			event->enable();
+		}
+		for (uint64_t i = 0; i < HITS; i++) {
+			access(i);
+			from_wrong += Signals::last(sig).si_fd != (first_accepts ? one : two).fd();
+		}
+		one_ring.drain();
+		two_ring.drain();
+		EXPECT_EQ(one.count(), HITS, "hits counted by the first");
+		EXPECT_EQ(two.count(), HITS, "hits counted by the second");
+		EXPECT_EQ(first.runs(), HITS, "runs of the first program");
+		EXPECT_EQ(second.runs(), HITS, "runs of the second program");
+		EXPECT_EQ(one_ring.samples(), first_accepts ? HITS : 0, "samples of the first");
+		EXPECT_EQ(two_ring.samples(), first_accepts ? 0 : HITS, "samples of the second");
+		EXPECT_EQ(Signals::count(sig), HITS, "signals in all");
+		EXPECT_EQ(from_wrong, 0, "signals of the rejecting one");
+	}
+}
+
+TEST("events.same_address.x", "C1", "two events on one call, two programs, two verdicts")
+{
+	check_same_address(breakpoint(hit), hit);
+}
+
+/* QEMU's TCG reports one alone of the watchpoints that an access hits. */
+static bool reports_both_watchpoints(const perf_event_attr &attr)
+{
+	Event one(attr), two(attr);
+
+	one.enable();
+	two.enable();
+	watched.word[0] = 1;
+	return one.count() == 1 && two.count() == 1;
+}
+
+TEST("events.same_address.w8", "C1", "two events on one word, two programs, two verdicts")
+{
+	perf_event_attr attr = breakpoint(Access::WRITE, &watched.word[0], sizeof(watched.word[0]));
+
+	if (!reports_both_watchpoints(attr))
+		unavailable("this machine reports one alone of two watchpoints on a word");
+	check_same_address(attr, [](uint64_t value) { watched.word[0] = value; });
+}
+
+/*
+ * The kernel itself reads or writes the watched byte, as system calls do with what they are given:
+ * a byte goes into a pipe and comes out of it.
+ */
+static void check_kernel_mode(bool exclude_kernel, bool accept)
+{
+	const int sig = setsig_signal();
+	int ends[2];
+
+	if (pipe(ends))
+		setup_failed("pipe", errno);
+
+	Fd out(ends[0]), in(ends[1]);
+	auto *byte = const_cast<uint8_t *>(&watched.byte);
+	const struct {
+		Access access;
+		uint64_t by_kernel, by_user; /* hits of one round */
+	} kinds[] = { { Access::WRITE, 1, 1 }, { Access::READ_WRITE, 2, 1 } };
+
+	for (auto &kind : kinds) {
+		perf_event_attr attr = breakpoint(kind.access, byte, 1);
+		Filter filter;
+		Signals signals({ sig });
+
+		attr.exclude_kernel = exclude_kernel;
+
+		Event event(attr);
+		Ring ring(event);
+
+		event.async(sig, gettid());
+		filter.returns(accept);
+		event.must_attach(filter);
+		event.enable();
+		for (uint64_t i = 0; i < HITS; i++) {
+			watched.byte = i;
+			if (write(in.get(), byte, 1) != 1 || read(out.get(), byte, 1) != 1)
+				setup_failed("write to and read from a pipe", errno);
+		}
+		event.disable();
+		ring.drain();
+
+		uint64_t hits = HITS * (kind.by_user + (exclude_kernel ? 0 : kind.by_kernel));
+
+		EXPECT_EQ(event.count(), hits, "hits counted");
+		EXPECT_EQ(filter.runs(), hits, "runs of the program");
+		EXPECT_EQ(ring.samples(), accept ? hits : 0, "samples");
+		EXPECT_EQ(Signals::count(sig), accept ? hits : 0, "signals");
+	}
+}
+
+TEST("events.kernel.rejected", "C1", "hits in kernel mode are rejected like those in user mode")
+{
+	check_kernel_mode(false, false);
+}
+
+TEST("events.kernel.accepted", "C2", "hits in kernel mode deliver like those in user mode")
+{
+	check_kernel_mode(false, true);
+}
+
+TEST("events.kernel.excluded.rejected", "C1", "with exclude_kernel the program runs in user mode")
+{
+	check_kernel_mode(true, false);
+}
+
+TEST("events.kernel.excluded.accepted", "C2", "with exclude_kernel hits in user mode deliver")
+{
+	check_kernel_mode(true, true);
+}
+
+/* A breakpoint added to a group runs from the next time on that its task is scheduled in. */
+static void let_group_start()
+{
+	usleep(1000);
+}
+
+/* A leader and a sibling: both reject, the one or the other accepts, both do. */
+static void check_group(perf_event_attr first, bool leader_hits)
+{
+	const int sig = setsig_signal();
+
+	for (unsigned accepting : { 0u, 1u, 2u, 3u }) {
+		perf_event_attr attr = breakpoint(hit_other);
+		Filter filters[2];
+		Signals signals({ sig });
+
+		attr.disabled = 0; /* goes by the leader */
+
+		Event leader(first), sibling(attr, 0, -1, &leader);
+		Event *events[] = { &leader, &sibling };
+		uint64_t expected_signals = 0;
+
+		for (int i = 0; i < 2; i++) {
+			bool accept = accepting & (1 << i);
+
+			filters[i].returns(accept);
+			events[i]->must_attach(filters[i]);
+			events[i]->async(sig, gettid());
+			expected_signals += accept && (i || leader_hits) ? HITS : 0;
+		}
+		leader.enable();
+		let_group_start();
+		for (uint64_t i = 0; i < HITS; i++) {
+			hit(i);
+			hit_other(i);
+		}
+		EXPECT_EQ(filters[0].runs(), leader_hits ? HITS : 0, "runs for the leader");
+		EXPECT_EQ(sibling.count(), HITS, "hits counted by the sibling");
+		EXPECT_EQ(filters[1].runs(), HITS, "runs for the sibling");
+		EXPECT_EQ(Signals::count(sig), expected_signals, "signals");
+	}
+}
+
+TEST("events.group.breakpoints", "C1", "leader and sibling of a group decide each for itself")
+{
+	check_group(breakpoint(hit), true);
+}
+
+TEST("events.group.software", "C1", "a breakpoint in a group led by a clock decides for itself")
+{
+	perf_event_attr clock = counter(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_TASK_CLOCK);
+
+	clock.sample_period = 0;
+	check_group(clock, false);
+}
+
+/* /proc/sys/kernel/perf_event_max_sample_rate, as it was again afterwards. */
+class MaxSampleRate {
+public:
+	explicit MaxSampleRate(const char *rate)
+	{
+		if (!file_.valid() || pread(file_.get(), before_, sizeof(before_) - 1, 0) <= 0 ||
+		    !set(rate))
+			unavailable("no way to set perf_event_max_sample_rate");
+	}
+	~MaxSampleRate()
+	{
+		set(before_);
+	}
+
+private:
+	bool set(const char *rate)
+	{
+		return pwrite(file_.get(), rate, __builtin_strlen(rate), 0) > 0;
+	}
+
+	Fd file_{ open("/proc/sys/kernel/perf_event_max_sample_rate", O_RDWR | O_CLOEXEC) };
+	char before_[16] = {};
+};
+
+/*
+ * The deliberate exception: an overflow costs time whatever its program says, so the kernel stops
+ * a timer that overflows too often, and says so in the ring. It is the one thing to be seen there.
+ */
+TEST("events.throttle", "C4", "a clock that is too fast is throttled though all is rejected")
+{
+	constexpr long ENOUGH_MILLISECONDS = 5000;
+	perf_event_attr attr = counter(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_TASK_CLOCK);
+	Filter filter;
+
+	attr.sample_period = 100000; /* ns */
+
+	Event event(attr);
+	Ring ring(event);
+	MaxSampleRate slow("1000\n");
+
+	event.must_attach(filter);
+	event.enable();
+	for (long waited = 0; waited < ENOUGH_MILLISECONDS; waited += 10) {
+		spin(10);
+		ring.drain();
+		if (ring.records(PERF_RECORD_UNTHROTTLE))
+			break;
+	}
+	event.disable();
+	EXPECT_EQ(filter.runs() > 0, true, "the program ran");
+	EXPECT_EQ(ring.records(PERF_RECORD_THROTTLE) > 0, true, "throttle records");
+	EXPECT_EQ(ring.records(PERF_RECORD_UNTHROTTLE) > 0, true, "unthrottle records");
+	EXPECT_EQ(ring.samples(), 0, "samples");
+}

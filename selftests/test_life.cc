@@ -1,0 +1,600 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Whose hits an event has, and for how long: threads, children, exec, CPUs, descriptors. */
+#include <bpf/bpf.h>
+#include <sched.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+#include <cstring>
+#include <thread>
+
+#include "effects.h"
+#include "harness.h"
+#include "perf.h"
+
+static void hit_times(uint64_t times)
+{
+	for (uint64_t i = 0; i < times; i++)
+		hit(i);
+}
+
+/* A line that some wait at, until another lets one of them go. */
+class Gate {
+public:
+	void open()
+	{
+		if (eventfd_write(fd_.get(), 1))
+			setup_failed("eventfd", errno);
+	}
+	void pass()
+	{
+		eventfd_t n;
+
+		if (eventfd_read(fd_.get(), &n))
+			setup_failed("eventfd", errno);
+	}
+
+private:
+	Fd fd_{ eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE) };
+};
+
+static uint64_t when(bool it_does, uint64_t number)
+{
+	return it_does ? number : 0;
+}
+
+/* Each @body below has a test that rejects and one that accepts. */
+struct Pair {
+	const char *name, *says;
+	void (*body)(bool accept);
+};
+
+static void other_process(bool accept)
+{
+	const int sig = setsig_signal();
+	Gate gate;
+	Filter filter;
+	Signals signals({ sig });
+	Child child([&] {
+		gate.pass();
+		hit_times(HITS);
+		return 0;
+	});
+	Event event(breakpoint(hit), child.pid());
+	Ring ring(event);
+
+	event.async(sig, gettid());
+	filter.returns(accept);
+	event.must_attach(filter);
+	event.enable();
+	hit_times(HITS);
+	EXPECT_EQ(event.count(), 0, "hits of the one that only watches");
+	gate.open();
+	EXPECT_EQ(child.wait(), 0, "exit of the child");
+	ring.drain();
+	EXPECT_EQ(event.count(), HITS, "hits counted");
+	EXPECT_EQ(filter.runs(), HITS, "runs of the program");
+	EXPECT_EQ(ring.samples(), when(accept, HITS), "samples");
+	EXPECT_EQ(Signals::count(sig), when(accept, HITS), "signals");
+}
+
+static void other_process_sigtrap(bool accept)
+{
+	perf_event_attr attr = breakpoint(hit);
+	Gate gate;
+	Filter filter;
+
+	attr.sigtrap = attr.remove_on_exec = 1;
+
+	Child child([&] {
+		Signals signals({ SIGTRAP });
+
+		gate.pass();
+		hit_times(HITS);
+		return int(Signals::count(SIGTRAP, TRAP_PERF));
+	});
+	Event event(attr, child.pid());
+
+	filter.returns(accept);
+	event.must_attach(filter);
+	event.enable();
+	gate.open();
+
+	int status = child.wait();
+
+	EXPECT_EQ(WIFEXITED(status), true, "the child exited");
+	EXPECT_EQ(WEXITSTATUS(status), when(accept, HITS), "SIGTRAP to the child");
+	EXPECT_EQ(event.count(), HITS, "hits counted");
+}
+
+/* Threads that start after the event was attached inherit it, and trap each for itself. */
+static thread_local uint64_t traps_here;
+
+static void threads(bool accept)
+{
+	constexpr int THREADS = 4;
+	perf_event_attr attr = breakpoint(hit);
+	Filter filter;
+	struct sigaction action = {};
+	uint64_t traps[THREADS] = {};
+	std::vector<std::thread> running;
+
+	attr.inherit = 1;
+	attr.sigtrap = attr.remove_on_exec = 1;
+	action.sa_flags = SA_SIGINFO;
+	action.sa_sigaction = [](int, siginfo_t *, void *) { traps_here = traps_here + 1; };
+	sigaction(SIGTRAP, &action, nullptr);
+
+	Event event(attr);
+
+	filter.returns(accept);
+	event.must_attach(filter);
+	event.enable();
+	for (uint64_t &mine : traps)
+		running.emplace_back([&mine] {
+			hit_times(HITS);
+			mine = traps_here;
+		});
+	for (std::thread &thread : running)
+		thread.join();
+	for (uint64_t n : traps)
+		EXPECT_EQ(n, when(accept, HITS), "SIGTRAP to the thread that hit");
+	EXPECT_EQ(traps_here, 0, "SIGTRAP to the thread that did not");
+	EXPECT_EQ(filter.runs(), THREADS * HITS, "runs of the program");
+	EXPECT_EQ(event.count(), THREADS * HITS, "hits counted");
+}
+
+static void grandchildren(bool accept)
+{
+	constexpr uint64_t GENERATIONS = 3;
+	const int sig = setsig_signal();
+	perf_event_attr attr = breakpoint(hit);
+	Filter filter;
+	Signals signals({ sig });
+
+	attr.inherit = 1;
+
+	Event event(attr);
+
+	event.async(sig, gettid());
+	filter.returns(accept);
+	event.must_attach(filter);
+	event.enable();
+
+	Child child([] {
+		Child grandchild([] {
+			Child great_grandchild([] {
+				hit_times(HITS);
+				return 0;
+			});
+
+			hit_times(HITS);
+			return great_grandchild.wait();
+		});
+
+		hit_times(HITS);
+		return grandchild.wait();
+	});
+
+	EXPECT_EQ(child.wait(), 0, "exit of the child");
+	EXPECT_EQ(filter.runs(), GENERATIONS * HITS, "runs of the program");
+	EXPECT_EQ(event.count(), GENERATIONS * HITS, "hits counted");
+	EXPECT_EQ(Signals::count(sig), when(accept, GENERATIONS * HITS), "signals to the owner");
+}
+
+static void inherit_thread(bool accept)
+{
+	perf_event_attr attr = breakpoint(hit);
+	Filter filter;
+
+	attr.inherit = 1;
+	attr.inherit_thread = 1;
+	attr.sigtrap = attr.remove_on_exec = 1;
+
+	Signals signals({ SIGTRAP });
+	Event event(attr);
+
+	filter.returns(accept);
+	event.must_attach(filter);
+	event.enable();
+
+	Child child([] {
+		hit_times(HITS);
+		return int(Signals::count(SIGTRAP));
+	});
+
+	EXPECT_EQ(child.wait(), 0, "SIGTRAP to a child process");
+	EXPECT_EQ(filter.runs(), 0, "runs for a child process");
+	std::thread([] { hit_times(HITS); }).join();
+	EXPECT_EQ(filter.runs(), HITS, "runs for a thread");
+	EXPECT_EQ(event.count(), HITS, "hits counted");
+	EXPECT_EQ(Signals::count(SIGTRAP), when(accept, HITS), "SIGTRAP");
+}
+
+/* A word where no other process has one that it writes to: the event is for all tasks of a CPU. */
+static void per_cpu(bool accept)
+{
+	const int sig = setsig_signal();
+	const std::vector<int> cpus = usable_cpus();
+	auto *word = static_cast<volatile uint64_t *>(mmap(nullptr, sysconf(_SC_PAGESIZE),
+							   PROT_READ | PROT_WRITE,
+							   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+	Filter filter;
+	Signals signals({ sig });
+	Event event(breakpoint(Access::WRITE, word, sizeof(*word)), -1, cpus[0]);
+	Ring ring(event);
+
+	event.async(sig, gettid());
+	filter.returns(accept);
+	event.must_attach(filter);
+	event.enable();
+
+	/* On every CPU, in this process and in another, but the event is for one CPU. */
+	auto write_everywhere = [&] {
+		for (int cpu : cpus) {
+			run_on(cpu);
+			for (uint64_t i = 0; i < HITS; i++)
+				*word = i;
+		}
+	};
+
+	write_everywhere();
+	EXPECT_EQ(filter.runs(), HITS, "runs for this process");
+	Child child([&] {
+		write_everywhere();
+		return 0;
+	});
+
+	EXPECT_EQ(child.wait(), 0, "exit of the child");
+	ring.drain();
+	EXPECT_EQ(event.count(), 2 * HITS, "hits counted");
+	EXPECT_EQ(filter.runs(), 2 * HITS, "runs of the program");
+	EXPECT_EQ(ring.samples(), when(accept, 2 * HITS), "samples");
+	EXPECT_EQ(Signals::count(sig), when(accept, 2 * HITS), "signals");
+}
+
+static void send_fd(int socket, int fd)
+{
+	char byte = 0;
+	iovec data = { &byte, 1 };
+	alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+	msghdr message = {};
+
+	message.msg_iov = &data;
+	message.msg_iovlen = 1;
+	message.msg_control = control;
+	message.msg_controllen = sizeof(control);
+
+	cmsghdr *header = CMSG_FIRSTHDR(&message);
+
+	header->cmsg_level = SOL_SOCKET;
+	header->cmsg_type = SCM_RIGHTS;
+	header->cmsg_len = CMSG_LEN(sizeof(fd));
+	memcpy(CMSG_DATA(header), &fd, sizeof(fd));
+	if (sendmsg(socket, &message, 0) != 1)
+		setup_failed("sendmsg", errno);
+}
+
+static Fd receive_fd(int socket)
+{
+	char byte;
+	int fd = -1;
+	iovec data = { &byte, 1 };
+	alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+	msghdr message = {};
+
+	message.msg_iov = &data;
+	message.msg_iovlen = 1;
+	message.msg_control = control;
+	message.msg_controllen = sizeof(control);
+	if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != 1 || !CMSG_FIRSTHDR(&message))
+		setup_failed("recvmsg", errno);
+	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
+	return Fd(fd);
+}
+
+/* As a privileged helper does for a debugger: it opens, attaches, hands over, and is gone. */
+static void passed_on(bool accept)
+{
+	const int sig = setsig_signal();
+	int ends[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
+		setup_failed("socketpair", errno);
+
+	Fd here(ends[0]), there(ends[1]);
+	Filter filter;
+	Signals signals({ sig });
+
+	filter.returns(accept);
+
+	Child helper([&] {
+		Event event(breakpoint(hit), getppid());
+
+		event.must_attach(filter);
+		send_fd(there.get(), event.fd());
+		return 0;
+	});
+	Event event(receive_fd(here.get()));
+
+	EXPECT_EQ(helper.wait(), 0, "exit of the helper");
+
+	Ring ring(event);
+
+	event.async(sig, gettid());
+	event.must_refresh(LIMIT);
+	hit_times(LIMIT - 1);
+	ring.drain();
+	EXPECT_EQ(event.count(), LIMIT - 1, "hits counted");
+	EXPECT_EQ(filter.runs(), LIMIT - 1, "runs of the program");
+	EXPECT_EQ(ring.samples(), when(accept, LIMIT - 1), "samples");
+	EXPECT_EQ(Signals::count(sig), when(accept, LIMIT - 1), "signals");
+}
+
+/*
+ * A new period begins in full when its task is next scheduled in; until then the kernel's idea of
+ * what is left of the old one decides, and the first hit can overflow twice.
+ */
+static void change_period(Event &event, uint64_t period)
+{
+	event.set_period(period);
+	usleep(1000);
+}
+
+static void period(bool accept)
+{
+	constexpr uint64_t PERIOD = 4, OVERFLOWS = HITS + HITS / PERIOD + HITS;
+	const int sig = setsig_signal();
+
+	for (bool attached : { false, true }) {
+		Filter filter;
+		Signals signals({ sig });
+		Event event(breakpoint(hit));
+		Ring ring(event);
+		bool delivers = accept || !attached;
+
+		event.async(sig, gettid());
+		filter.returns(accept);
+		if (attached)
+			event.must_attach(filter);
+		event.enable();
+		hit_times(HITS);
+		change_period(event, PERIOD);
+		hit_times(HITS);
+		change_period(event, 1);
+		hit_times(HITS);
+		ring.drain();
+		EXPECT_EQ(event.count(), 3 * HITS, "hits counted");
+		EXPECT_EQ(filter.runs(), when(attached, OVERFLOWS), "runs of the program");
+		EXPECT_EQ(ring.samples(), when(delivers, OVERFLOWS), "samples");
+		EXPECT_EQ(Signals::count(sig), when(delivers, OVERFLOWS), "signals");
+	}
+}
+
+/* The program that a link attached is still there after all descriptors are closed. */
+static void pinned(bool accept)
+{
+	static constexpr char bpffs[] = "/sys/fs/bpf", path[] = "/sys/fs/bpf/perf_bpf_filter";
+	const int sig = setsig_signal();
+	Filter filter;
+	Signals signals({ sig });
+
+	/* One of this test's own, which goes with it. */
+	if (unshare(CLONE_NEWNS) || mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) ||
+	    mount("bpf", bpffs, "bpf", 0, nullptr))
+		unavailable("no bpffs");
+
+	{
+		Event event(breakpoint(hit));
+		Fd link = filter.link(event);
+
+		event.async(sig, gettid());
+		if (bpf_obj_pin(link.get(), path))
+			setup_failed("bpf_obj_pin", errno);
+		filter.returns(accept);
+		event.enable();
+		hit_times(HITS);
+		EXPECT_EQ(filter.runs(), HITS, "runs before the link is closed");
+		link.close();
+		hit_times(HITS);
+		EXPECT_EQ(filter.runs(), 2 * HITS, "runs, the link closed");
+		EXPECT_EQ(event.count(), 2 * HITS, "hits counted, the link closed");
+	}
+	hit_times(HITS);
+	EXPECT_EQ(filter.runs(), 3 * HITS, "runs, the event closed");
+
+	{
+		Fd again(bpf_obj_get(path));
+
+		EXPECT_EQ(again.valid(), true, "the link opened by its name");
+		EXPECT_EQ(unlink(path), 0, "unlink");
+		hit_times(HITS);
+		EXPECT_EQ(filter.runs(), 4 * HITS, "runs, the link open alone");
+	}
+	hit_times(HITS);
+	EXPECT_EQ(filter.runs(), 4 * HITS, "runs, nothing left");
+	EXPECT_EQ(Signals::count(sig), when(accept, 4 * HITS), "signals");
+}
+
+static const Pair pairs[] = {
+	{ "other_process", "hits of another process go by the program", other_process },
+	{ "other_process_sigtrap", "another process traps for its accepted hits alone",
+	  other_process_sigtrap },
+	{ "threads", "threads inherit the program, and trap each for its own accepted hits",
+	  threads },
+	{ "grandchildren", "the program goes from child to child", grandchildren },
+	{ "inherit_thread", "with inherit_thread threads inherit the program, processes nothing",
+	  inherit_thread },
+	{ "per_cpu", "hits of all tasks on a CPU go by the program", per_cpu },
+	{ "passed_on", "an event that another process has opened and passed on keeps its program",
+	  passed_on },
+	{ "period", "after IOC_PERIOD the program decides on just those hits that are sampled",
+	  period },
+	{ "pinned", "a pinned link keeps event and program with all descriptors closed", pinned },
+};
+
+static const bool added = [] {
+	for (const Pair &p : pairs) {
+		std::string name = std::string("life.") + p.name;
+
+		add_test({ name + ".rejected", "C1", p.says, [&p] { p.body(false); } });
+		add_test({ name + ".accepted", "C2", p.says, [&p] { p.body(true); } });
+	}
+	return true;
+}();
+
+TEST("life.close", "C6", "a closed event takes its program with it, and other events keep theirs")
+{
+	Filter filter;
+	Event other(breakpoint(hit_other));
+
+	other.must_attach(filter);
+	other.enable();
+	for (uint64_t round = 1; round <= 3; round++) {
+		Event event(breakpoint(hit));
+
+		event.must_attach(filter);
+		event.enable();
+		hit_times(HITS);
+		event.close();
+		hit_times(HITS);
+		EXPECT_EQ(filter.runs(), round * HITS, "runs of the program");
+	}
+	hit_other(0);
+	EXPECT_EQ(filter.runs(), 3 * HITS + 1, "runs of the program for the other event");
+}
+
+TEST("life.duplicate", "C6", "the program stays until the last descriptor is closed")
+{
+	Filter filter;
+	Event event(breakpoint(hit));
+	Fd duplicate(dup(event.fd()));
+
+	event.must_attach(filter);
+	event.enable();
+	event.close();
+	hit_times(HITS);
+	EXPECT_EQ(filter.runs(), HITS, "runs with the duplicate open");
+	duplicate.close();
+	hit_times(HITS);
+	EXPECT_EQ(filter.runs(), HITS, "runs with both closed");
+}
+
+TEST("life.filter_closed", "C1", "the event holds the program that nobody else does any more")
+{
+	const int sig = setsig_signal();
+	Signals signals({ sig });
+	Event event(breakpoint(hit));
+	Ring ring(event);
+
+	event.async(sig, gettid());
+	{
+		Filter filter;
+
+		event.must_attach(filter);
+	}
+	event.enable();
+	hit_times(HITS);
+	ring.drain();
+	EXPECT_EQ(event.count(), HITS, "hits counted");
+	EXPECT_EQ(ring.samples(), 0, "samples");
+	EXPECT_EQ(Signals::count(sig), 0, "signals");
+}
+
+TEST("life.exit", "C6", "the hits of a process that has exited stay counted, its link closes")
+{
+	Gate gate;
+	Filter filter;
+	Child child([&] {
+		gate.pass();
+		hit_times(HITS);
+		return 0;
+	});
+	Event event(breakpoint(hit), child.pid());
+	Fd link = filter.link(event);
+
+	event.enable();
+	gate.open();
+	EXPECT_EQ(child.wait(), 0, "exit of the child");
+	EXPECT_EQ(event.count(), HITS, "hits counted");
+	EXPECT_EQ(filter.runs(), HITS, "runs of the program");
+	link.close();
+	EXPECT_EQ(event.attach(filter), 0, "errno of attaching once more");
+	EXPECT_EQ(event.count(), HITS, "hits counted at the end");
+}
+
+TEST("life.no_inherit", "C3", "threads and children have no hits without attr.inherit")
+{
+	Filter filter;
+	Event event(breakpoint(hit));
+
+	event.must_attach(filter);
+	event.enable();
+	std::thread([] { hit_times(HITS); }).join();
+
+	Child child([] {
+		hit_times(HITS);
+		return 0;
+	});
+
+	EXPECT_EQ(child.wait(), 0, "exit of the child");
+	EXPECT_EQ(event.count(), 0, "hits counted");
+	EXPECT_EQ(filter.runs(), 0, "runs of the program");
+}
+
+/* A process that hits HITS times, and then becomes another program, which echoes a byte. */
+static void check_exec(bool remove_on_exec)
+{
+	int in[2], out[2];
+
+	if (pipe(in) || pipe(out))
+		setup_failed("pipe", errno);
+
+	Fd in_there(in[0]), in_here(in[1]), out_here(out[0]), out_there(out[1]);
+	Gate gate;
+	Filter filter;
+	Child child([&] {
+		gate.pass();
+		hit_times(HITS);
+		dup2(in_there.get(), STDIN_FILENO);
+		dup2(out_there.get(), STDOUT_FILENO);
+		in_here.close();
+		execlp("cat", "cat", nullptr);
+		return 1;
+	});
+	perf_event_attr attr = breakpoint(hit);
+
+	attr.remove_on_exec = remove_on_exec;
+
+	Event event(attr, child.pid());
+	Ring ring(event); /* with none, poll(2) says POLLHUP anyway */
+	pollfd poller = { event.fd(), POLLIN, 0 };
+	char byte = 'x';
+
+	event.must_attach(filter);
+	event.enable();
+	poll(&poller, 1, 0);
+	EXPECT_EQ(poller.revents & POLLHUP, 0, "POLLHUP before exec");
+	gate.open();
+	out_there.close();
+	if (write(in_here.get(), &byte, 1) != 1 || read(out_here.get(), &byte, 1) != 1)
+		setup_failed("cat", errno);
+
+	poll(&poller, 1, 0);
+	EXPECT_EQ(poller.revents & POLLHUP, remove_on_exec ? POLLHUP : 0, "POLLHUP after exec");
+	in_here.close();
+	EXPECT_EQ(child.wait(), 0, "exit of the child");
+	EXPECT_EQ(event.count(), HITS, "hits counted");
+	EXPECT_EQ(filter.runs(), HITS, "runs of the program");
+}
+
+TEST("life.exec", "C6", "an exec ends the hits, and the event with remove_on_exec")
+{
+	check_exec(false);
+	check_exec(true);
+}
