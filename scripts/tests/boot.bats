@@ -120,7 +120,7 @@ outcome_is() {
 	kill -9 $!
 	wait $! || true
 	for _ in $(seq 50); do kill -0 "$(cat "$T/guest")" 2>/dev/null || break; sleep 0.1; done
-	! kill -0 "$(cat "$T/guest")" 2>/dev/null
+	! kill -0 "$(cat "$T/guest")" 2>/dev/null || false
 	grep -q '"outcome": "lost"' "$T/out/boot.json"
 }
 

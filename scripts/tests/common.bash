@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
 # What the tests of the scripts share: a kernel tree of four files, commands that pretend.
+# bats sets status, output and lines, and the tests use SCRIPTS.
+# shellcheck disable=SC2034,SC2154
 
 setup() {
 	SCRIPTS=$(cd "$BATS_TEST_DIRNAME/.." && pwd)
@@ -50,7 +52,7 @@ fake_series() {
 	rm -rf "$tree"
 	fake_tree "$tree"
 	(
-		cd "$tree"
+		cd "$tree" || exit
 		export QUILT_PATCHES=$series
 		quilt --quiltrc - new 0001-one.patch
 		quilt --quiltrc - add kernel/core.c
@@ -96,6 +98,7 @@ guest_ran() {
 
 # one_line PATTERN: the command failed with one line on the terminal, which matches.
 one_line() {
+	# shellcheck disable=SC2053
 	[ "$status" -ne 0 ] && [ "${#lines[@]}" -eq 1 ] && [[ ${lines[0]} == $1 ]] && return
 	printf 'status %s, output:\n%s\n' "$status" "$output"
 	return 1
