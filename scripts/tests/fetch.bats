@@ -49,6 +49,20 @@ cp "'"$T"'/the.deb" "linux-source-6.1_${*##*=}_all.deb"; echo fetched >>"'"$T"'/
 	[ ! -e "$BUILD/linux-6.1.7-1/stock" ]
 }
 
+@test "fetch: lists older than the archive are read anew, once" {
+	prepare
+	command_is id 'echo 0'
+	command_is apt-cache 'if [ -e "'"$T"'/updated" ]; then v=6.1.9-1; else v=6.1.5-1; fi; echo "linux-source-6.1 | $v | x"'
+	cp "$T/bin/apt-get" "$T/bin/apt-get-download"
+	command_is apt-get 'if [ "$1" = update ]; then echo >>"'"$T"'/updated"; else exec apt-get-download "$@"; fi'
+	run "$SCRIPTS/fetch" 6.1
+	[ "$status" -eq 0 ]
+	[ "${lines[-1]}" = "$BUILD/linux-6.1.9-1/stock" ]
+	run "$SCRIPTS/fetch" 6.1 6.1.7-1
+	[ "$status" -eq 1 ]
+	[ "$(wc -l <"$T/updated")" -eq 2 ]
+}
+
 @test "fetch: a damaged package leaves nothing, and the next run recovers" {
 	prepare
 	cp "$T/the.deb" "$T/good"
