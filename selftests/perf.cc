@@ -9,6 +9,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -383,6 +384,17 @@ void run_on(int cpu)
 	CPU_SET(cpu, &set);
 	if (sched_setaffinity(0, sizeof(set), &set))
 		setup_failed("sched_setaffinity", errno);
+}
+
+void be_rescheduled()
+{
+	rusage before, now;
+
+	getrusage(RUSAGE_THREAD, &before);
+	do {
+		usleep(1000);
+		getrusage(RUSAGE_THREAD, &now);
+	} while (now.ru_nvcsw == before.ru_nvcsw);
 }
 
 pid_t Child::spawn()

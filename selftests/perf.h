@@ -259,6 +259,11 @@ TrapInfo trap_info(const siginfo_t &info);
 std::vector<int> usable_cpus();
 /* From now on it runs on that one. */
 void run_on(int cpu);
+/*
+ * Leaves the CPU and comes back. A short sleep alone does not promise that: on a busy machine it
+ * can be over before it began.
+ */
+void be_rescheduled();
 
 /* A forked process: @body runs in it, it exits with what @body returns, and is killed with us. */
 class Child {

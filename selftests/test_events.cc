@@ -521,12 +521,6 @@ TEST("events.kernel.excluded.accepted", "C2", "with exclude_kernel hits in user 
 	check_kernel_mode(true, true);
 }
 
-/* A breakpoint added to a group runs from the next time on that its task is scheduled in. */
-static void let_group_start()
-{
-	usleep(1000);
-}
-
 /* A leader and a sibling: both reject, the one or the other accepts, both do. */
 static void check_group(perf_event_attr first, bool leader_hits)
 {
@@ -552,7 +546,7 @@ static void check_group(perf_event_attr first, bool leader_hits)
 			expected_signals += accept && (i || leader_hits) ? HITS : 0;
 		}
 		leader.enable();
-		let_group_start();
+		be_rescheduled(); /* a breakpoint in a group runs from the next time on */
 		for (uint64_t i = 0; i < HITS; i++) {
 			hit(i);
 			hit_other(i);

@@ -343,7 +343,7 @@ static void passed_on(bool accept)
 static void change_period(Event &event, uint64_t period)
 {
 	event.set_period(period);
-	usleep(1000);
+	be_rescheduled();
 }
 
 static void period(bool accept)

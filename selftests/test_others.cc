@@ -416,6 +416,49 @@ static void check_ptraced(const Ptraced &p)
 	EXPECT_EQ(ring.samples(), 0, "samples");
 }
 
+TEST("others.gdb", "C12", "gdb's watchpoint sees every change beside a filtered breakpoint")
+{
+	static volatile uint64_t go;
+	Filter filter;
+	Child victim([] {
+		while (!go)
+			usleep(1000);
+		for (uint64_t i = 1; i <= HITS; i++) {
+			hit(i);
+			watched = i; /* a change each time: gdb leaves out the others */
+			beside = i;
+		}
+		return 0;
+	});
+	Event event(breakpoint(hit), victim.pid());
+	std::string said;
+	char line[256];
+
+	if (system("command -v gdb >/dev/null"))
+		unavailable("no gdb");
+	event.must_attach(filter);
+	event.enable();
+	snprintf(line, sizeof(line),
+		 "gdb -nx -batch -p %d -ex 'watch *(long *)%p' -ex 'ignore 1 1000' "
+		 "-ex 'set *(long *)%p = 1' -ex continue -ex 'info breakpoints' 2>&1",
+		 victim.pid(), const_cast<uint64_t *>(&watched), const_cast<uint64_t *>(&go));
+
+	FILE *gdb = popen(line, "r");
+
+	if (!gdb)
+		setup_failed("popen gdb", errno);
+	while (fgets(line, sizeof(line), gdb))
+		said += line;
+	pclose(gdb);
+
+	std::string hits = "already hit " + std::to_string(HITS) + " times";
+
+	EXPECT_EQ(said.find("hw watchpoint") != said.npos, true, "gdb has a hardware watchpoint");
+	EXPECT_EQ(said.find(hits) != said.npos, true, "gdb saw every change");
+	EXPECT_EQ(event.count(), HITS, "hits of the filtered breakpoint");
+	EXPECT_EQ(filter.runs(), HITS, "runs of the program");
+}
+
 static const bool added_ptraced = [] {
 	for (const Ptraced &p : ptraced)
 		add_test({ std::string("others.") + p.name, "C12", p.says,

@@ -328,12 +328,6 @@ TEST("ring.read.formats", "C3", "read(2) gives the hits and the id whatever the 
 	}
 }
 
-/* A breakpoint added to a group runs from the next time on that its task is scheduled in. */
-static void let_group_start()
-{
-	usleep(1000);
-}
-
 TEST("ring.read.group", "C3", "a read of a group has the hits of a rejecting and an accepting one")
 {
 	perf_event_attr first = breakpoint(hit), second = breakpoint(hit_other);
@@ -349,7 +343,7 @@ TEST("ring.read.group", "C3", "a read of a group has the hits of a rejecting and
 	leader.must_attach(rejecting);
 	sibling.must_attach(accepting);
 	leader.enable();
-	let_group_start();
+	be_rescheduled(); /* a breakpoint in a group runs from the next time on */
 	hit_times(HITS);
 	for (uint64_t i = 0; i < 2 * HITS; i++)
 		hit_other(i);
