@@ -166,18 +166,22 @@ static void grandchildren(bool accept)
 	event.must_attach(filter);
 	event.enable();
 
+	/*
+	 * Each hits before it forks: the exit of a child wakes the owner, and sends the signal of a
+	 * hit that is just on its way a second time.
+	 */
 	Child child([] {
+		hit_times(HITS);
 		Child grandchild([] {
+			hit_times(HITS);
 			Child great_grandchild([] {
 				hit_times(HITS);
 				return 0;
 			});
 
-			hit_times(HITS);
 			return great_grandchild.wait();
 		});
 
-		hit_times(HITS);
 		return grandchild.wait();
 	});
 
