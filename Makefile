@@ -2,6 +2,7 @@
 # The front door. Each verb is a program in scripts/ that can be run alone.
 
 BASE ?= 6.1
+BASES := $(shell ls patches | sed 's/^linux-//' | sort -V)
 export VERSION KSRC BUILD ACCEL
 
 help:
@@ -9,7 +10,10 @@ help:
 	@echo
 	@echo '  make verify        build the stock and the patched kernel, boot both, print what each does'
 	@echo '  make check         the tests of the project: scripts, series, and verify'
+	@echo '  make matrix        verify every base, print the rules of the contract by base'
 	@echo '  make series        check the series as an integrator would, on every point release'
+	@echo '  make prefixes      build and boot with the first patch, the first two, and so on'
+	@echo '  make dist          dist/linux-BASE.mbox for git am, selftests included, and a cover letter'
 	@echo '  make mutants       break one rule after the other; the tests named for it must fail'
 	@echo '  make peers         run the tests that others wrote on both kernels'
 	@echo '  make soak          boot N=100 times, with other CPUs and preemption: the same verdicts'
@@ -19,7 +23,7 @@ help:
 	@echo '  make fetch         fetch the source of the kernel, print where it is'
 	@echo '  make clean         remove build/'
 	@echo
-	@echo '  BASE=6.1           the long-term kernel that the series is for (the default)'
+	@echo '  BASE=6.1           the kernel that the series is for (the default), or one of $(BASES)'
 	@echo '  VERSION=6.1.190-1  another point release than the newest'
 	@echo '  KSRC=/path         your own tree instead (verify works on a copy)'
 	@echo '  ACCEL=tcg          or kvm, auto: what QEMU runs on (auto: KVM if a guest boots on it)'
@@ -27,12 +31,23 @@ help:
 verify:
 	@scripts/verify $(BASE)
 
+matrix:
+	@code=0; for base in $(BASES); do scripts/verify $$base || code=1; done; \
+		scripts/matrix && exit $$code
+
 check:
 	@scripts/check
 
 series:
 	@scripts/deps
-	@scripts/series-check $(BASE)
+	@scripts/series-check --full $(BASE)
+
+prefixes:
+	@scripts/deps
+	@scripts/prefixes $(BASE)
+
+dist:
+	@scripts/dist $(BASE)
 
 mutants:
 	@scripts/deps
@@ -62,4 +77,4 @@ probe: selftests
 clean:
 	rm -rf $(or $(BUILD),build)
 
-.PHONY: help verify check series mutants peers soak apply fetch selftests probe clean
+.PHONY: help verify matrix check series prefixes dist mutants peers soak apply fetch selftests probe clean

@@ -17,6 +17,7 @@ __u32 condition; /* enum filter_condition */
 __u64 wanted; /* what the argument or the address is compared with */
 __u32 task; /* tgid whose tracepoint and kprobe hits count: these programs see all tasks */
 __u64 runs;
+__u64 dawdle; /* nanoseconds that a program takes which is slow on purpose */
 struct filter_look look; /* of the last run of a program that looks */
 
 struct {
@@ -67,6 +68,23 @@ int reads_cookie(struct bpf_perf_event_data *ctx)
 {
 	__sync_fetch_and_add(&runs, 1);
 	look.cookie = bpf_get_attach_cookie(ctx);
+	return verdict;
+}
+
+/*
+ * Its attachments all have the cookie that is wanted, so that it knows any other for wrong. It is
+ * slow, as what its event does meanwhile on another CPU must not change what it sees.
+ */
+SEC("perf_event")
+int checks_cookie(struct bpf_perf_event_data *ctx)
+{
+	__u64 first = bpf_get_attach_cookie(ctx), begin = bpf_ktime_get_ns();
+
+	__sync_fetch_and_add(&runs, 1);
+	for (int i = 0; i < FILTER_LONGEST && bpf_ktime_get_ns() - begin < dawdle; i++)
+		;
+	if (first != wanted || bpf_get_attach_cookie(ctx) != wanted)
+		__sync_fetch_and_add(&look.wrong_cookies, 1);
 	return verdict;
 }
 

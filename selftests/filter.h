@@ -11,6 +11,7 @@ enum filter_condition {
 };
 
 #define FILTER_FRAMES 8
+#define FILTER_LONGEST 1000 /* looks at the clock: the verifier wants an end to every loop */
 
 /* What a program saw when it ran. */
 struct filter_look {
@@ -18,6 +19,7 @@ struct filter_look {
 	unsigned long long addr, period; /* ctx->addr, ctx->sample_period */
 	unsigned long long count; /* bpf_perf_prog_read_value(): the event's, this hit included */
 	unsigned long long cookie; /* bpf_get_attach_cookie() */
+	unsigned long long wrong_cookies; /* runs, of all so far, that saw one not wanted */
 	long long stack_bytes; /* what bpf_get_stack() returned */
 	unsigned long long stack[FILTER_FRAMES];
 };

@@ -33,6 +33,9 @@ bool add_test(Test test);
 /* A failed expectation fails the test, and the test goes on. */
 #define EXPECT_EQ(got, want, what) expect_eq(got, want, what, __FILE__, __LINE__)
 
+/* A line of diagnostics, whatever the verdict. */
+void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 /* Ends the test as failed. */
 [[noreturn]] void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -52,25 +52,74 @@ static int open_event(perf_event_attr attr, pid_t pid, int cpu, int group)
 	return syscall(SYS_perf_event_open, &attr, pid, cpu, group, PERF_FLAG_FD_CLOEXEC);
 }
 
-/* What an old kernel refuses with EINVAL, and how to do without. */
-static constexpr struct {
+/* The 64 bit fields of one bit each that follow attr.read_format. */
+static uint64_t flags_of(const perf_event_attr &attr)
+{
+	uint64_t flags;
+
+	memcpy(&flags, &attr.read_format + 1, sizeof(flags));
+	return flags;
+}
+
+static void set_flags(perf_event_attr &attr, uint64_t flags)
+{
+	memcpy(&attr.read_format + 1, &flags, sizeof(flags));
+}
+
+static constexpr uint64_t DEFER = 3ull << 38; /* defer_callchain, defer_output */
+
+void defer_callchain(perf_event_attr &attr)
+{
+	set_flags(attr, flags_of(attr) | DEFER);
+}
+
+/* What an old kernel refuses, and the least that asks for it. */
+static constexpr struct Newer {
 	bool (*asked)(const perf_event_attr &attr);
-	void (*drop)(perf_event_attr &attr);
+	void (*ask)(perf_event_attr &attr);
 	const char *reason;
 } newer[] = {
 	{ [](auto &attr) -> bool { return attr.sigtrap; },
-	  [](auto &attr) { attr.sigtrap = attr.remove_on_exec = attr.sig_data = 0; },
+	  [](auto &attr) { attr.sigtrap = attr.remove_on_exec = 1; },
 	  "the kernel has no attr.sigtrap (it came with 5.13)" },
 	{ [](auto &attr) -> bool { return attr.remove_on_exec; },
-	  [](auto &attr) { attr.remove_on_exec = 0; },
+	  [](auto &attr) { attr.remove_on_exec = 1; },
 	  "the kernel has no attr.remove_on_exec (it came with 5.13)" },
 	{ [](auto &attr) -> bool { return attr.inherit_thread; },
-	  [](auto &attr) { attr.inherit_thread = 0; },
+	  [](auto &attr) { attr.inherit = attr.inherit_thread = 1; },
 	  "the kernel has no attr.inherit_thread (it came with 5.13)" },
+	{ [](auto &attr) -> bool { return flags_of(attr) & DEFER; },
+	  [](auto &attr) { set_flags(attr, flags_of(attr) | DEFER); },
+	  "the kernel has no attr.defer_callchain (it came after 6.18)" },
 	{ [](auto &attr) -> bool { return attr.read_format & PERF_FORMAT_LOST; },
-	  [](auto &attr) { attr.read_format &= ~PERF_FORMAT_LOST; },
+	  [](auto &attr) { attr.read_format = PERF_FORMAT_LOST; },
 	  "the kernel has no PERF_FORMAT_LOST (it came with 6.0)" },
 };
+
+/*
+ * Whether the kernel lacks it even in an event that is nothing else, so that what is wrong with
+ * the event of a test is not taken for an old kernel.
+ */
+static bool lacks(const Newer &feature)
+{
+	perf_event_attr attr = {};
+
+	attr.type = PERF_TYPE_SOFTWARE;
+	attr.size = sizeof(attr);
+	attr.config = PERF_COUNT_SW_DUMMY;
+	attr.exclude_kernel = 1;
+	attr.exclude_hv = 1;
+	attr.disabled = 1;
+	if (!Fd(open_event(attr, 0, -1, -1)).valid())
+		return false;
+	feature.ask(attr);
+	return !Fd(open_event(attr, 0, -1, -1)).valid() && errno == EINVAL;
+}
+
+bool has_sigtrap()
+{
+	return !lacks(newer[0]);
+}
 
 Event::Event(const perf_event_attr &attr, pid_t pid, int cpu, const Event *leader)
 	: fd_(open_event(attr, pid, cpu, leader ? leader->fd() : -1))
@@ -85,15 +134,10 @@ Event::Event(const perf_event_attr &attr, pid_t pid, int cpu, const Event *leade
 		unavailable("no hardware breakpoint of this kind");
 	if (attr.type == PERF_TYPE_HARDWARE && absent)
 		unavailable("no hardware counter of this kind");
-	for (auto &feature : newer) {
-		perf_event_attr without = attr;
-
-		if (err != EINVAL || !feature.asked(attr))
-			continue;
-		feature.drop(without);
-		if (Fd(open_event(without, pid, cpu, leader ? leader->fd() : -1)).valid())
+	/* E2BIG: a field that it does not know is not 0. */
+	for (auto &feature : newer)
+		if ((err == EINVAL || err == E2BIG) && feature.asked(attr) && lacks(feature))
 			unavailable(feature.reason);
-	}
 	setup_failed("perf_event_open", err);
 }
 
@@ -451,6 +495,7 @@ Filter::Filter(Program which)
 		{ Program::ON_RAW_TRACEPOINT, skel_->progs.on_raw_tracepoint },
 		{ Program::LOOKS, skel_->progs.looks },
 		{ Program::READS_COOKIE, skel_->progs.reads_cookie },
+		{ Program::CHECKS_COOKIE, skel_->progs.checks_cookie },
 		{ Program::GETS_STACK, skel_->progs.gets_stack },
 		{ Program::FILLS_RINGBUF, skel_->progs.fills_ringbuf },
 		{ Program::TAIL_CALLS, skel_->progs.tail_calls },
@@ -465,7 +510,7 @@ Filter::Filter(Program which)
 	bpf_map__set_autocreate(skel_->maps.targets, tail_calls);
 	bpf_map__set_autocreate(skel_->maps.values, which == Program::FILLS_RINGBUF);
 
-	if (which == Program::READS_COOKIE &&
+	if ((which == Program::READS_COOKIE || which == Program::CHECKS_COOKIE) &&
 	    !libbpf_probe_bpf_helper(BPF_PROG_TYPE_PERF_EVENT, BPF_FUNC_get_attach_cookie, nullptr))
 		unavailable("the kernel has no bpf_get_attach_cookie (it came with 5.15)");
 
@@ -505,6 +550,14 @@ void Filter::returns_if(uint32_t verdict, enum filter_condition what, uint64_t w
 	globals->wanted = wanted;
 }
 
+void Filter::checks(uint64_t cookie, uint64_t ns)
+{
+	volatile auto *globals = skel_->bss;
+
+	globals->wanted = cookie;
+	globals->dawdle = ns;
+}
+
 uint64_t Filter::runs() const
 {
 	return __atomic_load_n(&skel_->bss->runs, __ATOMIC_RELAXED);
@@ -537,10 +590,15 @@ std::vector<uint64_t> Filter::take() const
 	return values;
 }
 
-Fd Filter::link(const Event &event, int *err, uint64_t cookie) const
+bool Filter::can_link() const
 {
 	/* With perf links the bad descriptor is what is wrong; without, the attach type. */
-	if (bpf_link_create(prog_fd_, -1, BPF_PERF_EVENT, nullptr) == -EINVAL)
+	return bpf_link_create(prog_fd_, -1, BPF_PERF_EVENT, nullptr) != -EINVAL;
+}
+
+Fd Filter::link(const Event &event, int *err, uint64_t cookie) const
+{
+	if (!can_link())
 		unavailable("the kernel has no BPF links for perf events (they came with 5.15)");
 
 	LIBBPF_OPTS(bpf_link_create_opts, opts, .perf_event = { .bpf_cookie = cookie });

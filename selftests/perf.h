@@ -93,14 +93,25 @@ perf_event_attr breakpoint(Access access, const volatile void *addr, size_t len)
 /* On the first instruction of @function, where its arguments still sit in their registers. */
 perf_event_attr breakpoint(void (*function)(uint64_t));
 
+/*
+ * attr.defer_callchain and attr.defer_output: the callchain is unwound on the way back to user
+ * mode, and written as a record of its own. Newer than the headers here.
+ */
+void defer_callchain(perf_event_attr &attr);
+
+constexpr uint32_t RECORD_CALLCHAIN_DEFERRED = 22; /* PERF_RECORD_CALLCHAIN_DEFERRED */
+
+/* Whether the kernel knows attr.sigtrap, which came with 5.13. */
+bool has_sigtrap();
+
 class Filter;
 
 class Event {
 public:
 	/*
 	 * perf_event_open(2), in the group of @leader if there is one. ENOENT, EOPNOTSUPP and
-	 * ENODEV for a breakpoint or a hardware counter, and EINVAL that goes away without what
-	 * only newer kernels know, mean that the kernel or machine lacks it: unavailable().
+	 * ENODEV for a breakpoint or a hardware counter, and EINVAL or E2BIG for what the kernel
+	 * refuses in a bare event too, mean that the kernel or machine lacks it: unavailable().
 	 */
 	explicit Event(const perf_event_attr &attr, pid_t pid = 0, int cpu = -1,
 		       const Event *leader = nullptr);
@@ -184,6 +195,11 @@ public:
 
 	/* Consumes what is there; with OVERWRITE looks at it, the newest record first. */
 	void drain();
+	/* As if drain() had seen nothing yet: for more records than it can remember. */
+	void forget()
+	{
+		seen_count_ = 0;
+	}
 	/* Bytes that the data part holds. */
 	size_t size() const
 	{
@@ -302,6 +318,7 @@ enum class Program {
 	/* On overflows too; beside giving a verdict, they */
 	LOOKS, /* report their context */
 	READS_COOKIE,
+	CHECKS_COOKIE, /* slowly, against the wanted one */
 	GETS_STACK,
 	FILLS_RINGBUF, /* with the first argument of the function that was hit */
 	TAIL_CALLS, /* ON_OVERFLOW, whose verdict then counts */
@@ -324,14 +341,20 @@ public:
 	void returns(uint32_t verdict);
 	void returns_if(uint32_t verdict, enum filter_condition what, uint64_t wanted);
 
+	/* From now on CHECKS_COOKIE takes @ns for it, and wants @cookie. */
+	void checks(uint64_t cookie, uint64_t ns);
+
 	/* How often the program ran. */
 	uint64_t runs() const;
 
-	/* What the last run of LOOKS, READS_COOKIE or GETS_STACK saw. */
+	/* What the last run of LOOKS, READS_COOKIE, CHECKS_COOKIE or GETS_STACK saw. */
 	filter_look look() const;
 
 	/* Takes what FILLS_RINGBUF has written out of its ring. */
 	std::vector<uint64_t> take() const;
+
+	/* Whether link() can: before 5.15 there is Event::attach() alone. */
+	bool can_link() const;
 
 	/*
 	 * bpf_link_create(): detaches when the Fd closes. EEXIST as for Event::attach(), which is

@@ -54,6 +54,10 @@ static const bool added = [] {
 TEST("effects.no_program", "C11", "without a program, or BPF, every effect is delivered")
 {
 	for (const Effect &effect : effects) {
+		/* The tests of that effect say that it is not there. */
+		if (effect.setup.sigtrap && !has_sigtrap())
+			continue;
+
 		Observed got = observe(effect.setup, no_program);
 
 		EXPECT_EQ(got.count, effect.accepted_count, "hits counted");

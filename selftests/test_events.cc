@@ -546,7 +546,6 @@ static void check_group(perf_event_attr first, bool leader_hits)
 			expected_signals += accept && (i || leader_hits) ? HITS : 0;
 		}
 		leader.enable();
-		be_rescheduled(); /* a breakpoint in a group runs from the next time on */
 		for (uint64_t i = 0; i < HITS; i++) {
 			hit(i);
 			hit_other(i);
@@ -569,6 +568,51 @@ TEST("events.group.software", "C1", "a breakpoint in a group led by a clock deci
 
 	clock.sample_period = 0;
 	check_group(clock, false);
+}
+
+/*
+ * A breakpoint that joins a group which is running, led by an event of another kind: it counts
+ * from its first hit on, not from the next time that the task is scheduled. That can come at any
+ * moment, so more than one try.
+ */
+static void check_joining(bool disabled)
+{
+	constexpr int TRIES = 20;
+	perf_event_attr clock = counter(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_TASK_CLOCK);
+	perf_event_attr attr = breakpoint(hit);
+	uint64_t counted = 0, runs = 0;
+
+	clock.sample_period = 0;
+	attr.disabled = disabled;
+	for (int i = 0; i < TRIES; i++) {
+		Filter filter;
+		Event leader(clock);
+
+		leader.enable();
+
+		Event sibling(attr, 0, -1, &leader);
+
+		if (disabled) {
+			sibling.must_attach(filter);
+			sibling.enable();
+		}
+		for (uint64_t n = 0; n < HITS; n++)
+			hit(n);
+		counted += sibling.count();
+		runs += filter.runs();
+	}
+	EXPECT_EQ(counted, TRIES * HITS, "hits counted by the sibling");
+	EXPECT_EQ(runs, disabled ? TRIES * HITS : 0, "runs of the program");
+}
+
+TEST("events.group.added", "C6", "a breakpoint opened in a running group loses no hit")
+{
+	check_joining(false);
+}
+
+TEST("events.group.enabled", "C6", "a breakpoint enabled in a running group loses no hit")
+{
+	check_joining(true);
 }
 
 /* /proc/sys/kernel/perf_event_max_sample_rate, as it was again afterwards. */
@@ -624,4 +668,41 @@ TEST("events.throttle", "C4", "a clock that is too fast is throttled though all 
 	EXPECT_EQ(ring.records(PERF_RECORD_THROTTLE) > 0, true, "throttle records");
 	EXPECT_EQ(ring.records(PERF_RECORD_UNTHROTTLE) > 0, true, "unthrottle records");
 	EXPECT_EQ(ring.samples(), 0, "samples");
+}
+
+/*
+ * Linux 7 stops the whole group of an event that is throttled. A breakpoint in it has to come back
+ * although its task left the CPU meanwhile.
+ */
+TEST("events.group.throttled", "C10", "a breakpoint that was throttled with its group comes back")
+{
+	constexpr int TRIES = 20;
+	constexpr uint64_t NEVER = 1ull << 40; /* ns */
+	perf_event_attr clock = counter(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_TASK_CLOCK);
+	perf_event_attr attr = breakpoint(hit);
+	MaxSampleRate slow("1000\n");
+	uint64_t counted = 0;
+
+	clock.sample_period = 100000; /* ns */
+	attr.disabled = 0;
+	for (int i = 0; i < TRIES; i++) {
+		Event leader(clock), sibling(attr, 0, -1, &leader);
+		Ring ring(leader);
+
+		leader.enable();
+		do {
+			spin(1);
+			ring.drain();
+		} while (ring.records(PERF_RECORD_THROTTLE) <=
+			 ring.records(PERF_RECORD_UNTHROTTLE));
+		be_rescheduled();
+		leader.set_period(NEVER);
+
+		uint64_t before = sibling.count();
+
+		for (uint64_t n = 0; n < HITS; n++)
+			hit(n);
+		counted += sibling.count() - before;
+	}
+	EXPECT_EQ(counted, TRIES * HITS, "hits counted after the throttle");
 }

@@ -343,7 +343,6 @@ TEST("ring.read.group", "C3", "a read of a group has the hits of a rejecting and
 	leader.must_attach(rejecting);
 	sibling.must_attach(accepting);
 	leader.enable();
-	be_rescheduled(); /* a breakpoint in a group runs from the next time on */
 	hit_times(HITS);
 	for (uint64_t i = 0; i < 2 * HITS; i++)
 		hit_other(i);
@@ -386,4 +385,38 @@ TEST("ring.shared", "C1", "of two events on one ring only the accepting one writ
 	EXPECT_EQ(ring.samples(), HITS, "samples");
 	EXPECT_EQ(ring.samples_at(reinterpret_cast<void *>(hit_other)), HITS, "accepted samples");
 	EXPECT_EQ(quiet.count(), HITS, "hits counted by the rejecting one");
+}
+
+/* The kernel writes the record on the way back to user mode, so there is nothing to wait for. */
+static void check_deferred_callchain(bool accept)
+{
+	perf_event_attr attr = breakpoint(hit);
+	Filter filter;
+
+	attr.sample_type |= PERF_SAMPLE_CALLCHAIN;
+	attr.exclude_callchain_kernel = 1;
+	defer_callchain(attr);
+
+	Event event(attr);
+	Ring ring(event);
+
+	filter.returns(accept);
+	event.must_attach(filter);
+	event.enable();
+	hit_times(HITS);
+	event.disable();
+	ring.drain();
+	EXPECT_EQ(ring.samples(), accept ? HITS : 0, "samples");
+	EXPECT_EQ(ring.records(RECORD_CALLCHAIN_DEFERRED), accept ? HITS : 0,
+		  "deferred callchains");
+}
+
+TEST("ring.deferred_callchain.rejected", "C1", "a rejected hit leaves no deferred callchain")
+{
+	check_deferred_callchain(false);
+}
+
+TEST("ring.deferred_callchain.accepted", "C2", "an accepted hit leaves its deferred callchain")
+{
+	check_deferred_callchain(true);
 }

@@ -111,7 +111,7 @@ static void work(Worker &me, const std::atomic<bool> &done, std::latch &started)
 
 TEST("uses.hotpatch", "C1", "a routine is replaced under its callers; unconcerned calls go on")
 {
-	Uses uses;
+	Uses uses("hotpatch");
 	Handler entry(SIGTRAP, on_entry), question(SIGUSR1, on_question);
 	Event event = event_in_all_threads(entry_of(add));
 	std::vector<Worker> workers(THREADS);

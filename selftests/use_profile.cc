@@ -116,7 +116,7 @@ private:
 		return sum;
 	}
 
-	Uses uses_;
+	Uses uses_{ "profile" };
 	Event event_;
 	Ring ring_;
 };

@@ -126,7 +126,7 @@ public:
 	std::vector<Mutator> mutators{ THREADS };
 
 private:
-	Uses uses;
+	Uses uses{ "safepoint" };
 	Handler handler{ SIGTRAP, on_poll };
 	/* x86 has no watchpoint on reads alone. */
 	Event event = event_in_all_threads(breakpoint(Access::READ_WRITE, &polled, sizeof(polled)));

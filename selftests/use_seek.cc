@@ -172,7 +172,7 @@ private:
 		return child_.pid();
 	}
 
-	Uses uses_;
+	Uses uses_{ "seek" };
 	Child child_;
 	perf_event_attr attr_;
 	Event event_;

@@ -74,7 +74,6 @@ static void on_overspending(int, siginfo_t *, void *)
 
 TEST("uses.throttle", "C1", "threads stop each at its first event beyond the shared budget")
 {
-	Uses uses;
 	Cache cache;
 	Handler handler(SIGTRAP, on_overspending);
 	perf_event_attr attr = {};
@@ -88,6 +87,7 @@ TEST("uses.throttle", "C1", "threads stop each at its first event beyond the sha
 	attr.disabled = 1;
 
 	Event event = event_in_all_threads(attr);
+	Uses uses("throttle");
 	volatile auto *globals = uses.globals();
 	std::vector<std::thread> threads;
 	std::vector<uint64_t> sent(THREADS), touched(THREADS);

@@ -84,7 +84,7 @@ template <typename Body> static void watched(Uses &uses, uint64_t writes, uint64
 
 TEST("uses.watchpoint", "C1", "of 16 threads that write at once all trap but the owner")
 {
-	Uses uses;
+	Uses uses("watch");
 
 	watched(uses, THREADS * WRITES, (THREADS - 1) * WRITES, [&](uint64_t i, Report &report) {
 		static std::barrier owned(THREADS);
@@ -102,7 +102,7 @@ TEST("uses.watchpoint.value", "C1", "the owner in turn traps when it writes what
 {
 	constexpr uint64_t EVERY = 4, TURNS = 10;
 	constexpr uint64_t IN_A_TURN = WRITES / TURNS;
-	Uses uses;
+	Uses uses("watch");
 	std::mutex mutex;
 	/* In each turn so many forbidden values, and one write when the object is no longer owned.
 	 */

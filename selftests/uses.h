@@ -8,20 +8,28 @@
 #include <sys/ioctl.h>
 
 #include <cerrno>
+#include <cstring>
 
 #include "perf.h"
 
 #include <uses.skel.h>
 
-/* The programs, loaded, and their globals. */
+/* The program @wanted, loaded, and the globals. */
 class Uses {
 public:
-	Uses()
+	explicit Uses(const char *wanted)
 	{
+		bpf_program *program;
+
 		libbpf_set_print(nullptr);
-		skel_ = uses__open_and_load();
+		skel_ = uses__open();
 		if (!skel_)
-			setup_failed("bpf() to load the programs", errno);
+			setup_failed("bpf object", errno);
+		bpf_object__for_each_program (program, skel_->obj)
+			bpf_program__set_autoload(program,
+						  !strcmp(bpf_program__name(program), wanted));
+		if (int err = uses__load(skel_))
+			setup_failed("bpf() to load the program", -err);
 	}
 	~Uses()
 	{
@@ -76,8 +84,6 @@ inline Event event_in_all_threads(perf_event_attr attr)
 	attr.inherit = 1;
 	attr.sigtrap = 1;
 	attr.remove_on_exec = 1; /* or an exec'ed program dies of SIGTRAP: sigtrap insists on it */
-	Event before_5_13_this_is_unavailable(attr);
-
 	attr.inherit_thread = 1; /* but not in forked processes */
 	return Event(attr);
 }

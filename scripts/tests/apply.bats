@@ -133,3 +133,18 @@ prepare() {
 	run make --no-print-directory -C "$SCRIPTS/.." apply
 	[ "$status" -ne 0 ] && [[ ${lines[0]} == "make apply: say which tree: make apply KSRC="* ]]
 }
+
+@test "apply: a series without a patch copies the tree, and undoes what patches did" {
+	prepare
+	"$SCRIPTS/apply" "$T/series" "$T/tree" "$T/dest"
+	sed -i 1q "$T/series/series"
+	for _ in 1 2; do
+		run "$SCRIPTS/apply" "$T/series" "$T/tree" "$T/dest"
+		[ "$status" -eq 0 ] && [[ $output == "0 patches applied to Linux 6.1.9: "* ]]
+		diff -r --exclude=.series-files "$T/tree" "$T/dest"
+	done
+	run "$SCRIPTS/apply" "$T/series" "$T/tree" "$T/fresh"
+	diff -r --exclude=.series-files "$T/tree" "$T/fresh"
+	run "$SCRIPTS/apply" "$T/series" "$T/tree"
+	[ "$status" -eq 0 ] && [[ $output == *": 0 files written in $T/tree" ]]
+}

@@ -63,3 +63,40 @@ prepare() {
 	run "$SCRIPTS/build"
 	one_line "usage: *"
 }
+
+@test "build: a line that is for other versions is left out, and its mark never reaches kbuild" {
+	prepare
+	cat >"$T/fragment" <<-END
+	CONFIG_OLD=y # before 6.1
+	CONFIG_NOT_YET=y # from 6.2
+	CONFIG_BOTH=y	# from 5.12 before 6.10
+	CONFIG_NOW=y # from 6.1
+	CONFIG_TEXT="a # from 6.2"
+	CONFIG_ALL=y
+	END
+	"$SCRIPTS/build" "$T/tree"
+	[ "$(cat "$T/tree/obj/.config")" = $'CONFIG_BOTH=y\nCONFIG_NOW=y\nCONFIG_TEXT="a # from 6.2"\nCONFIG_ALL=y' ]
+	export FAKE_LOST=CONFIG_NOW
+	touch "$T/fragment" && sed -i /ALL/d "$T/fragment"
+	run "$SCRIPTS/build" "$T/tree"
+	[[ ${lines[-1]} == *": CONFIG_NOW=y "* ]]
+}
+
+@test "build: a mark that it does not understand stops it" {
+	prepare
+	for mark in until\ 6.1 from\ six from; do
+		echo "CONFIG_ODD=y # $mark" >"$T/fragment"
+		run "$SCRIPTS/build" "$T/tree"
+		one_line "build: $T/fragment: what follows the # is not *: CONFIG_ODD=y # $mark"
+	done
+}
+
+@test "build: every mark in the fragment of the project is understood on every base" {
+	for version in 5.10.1 6.1.1 6.12.1 7.3.1; do
+		rm -rf "$T/tree"
+		fake_tree "$T/tree" $version
+		"$SCRIPTS/build" "$T/tree"
+		[ "$(grep -cE '^CONFIG_PREEMPT_(VOLUNTARY|LAZY)=y$' "$T/tree/obj/.config")" -eq 1 ]
+		! grep -q '^CONFIG_.*#' "$T/tree/obj/.config" || false
+	done
+}

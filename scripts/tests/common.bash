@@ -34,7 +34,7 @@ fake_tree() {
 	SUBLEVEL = $sub
 	.RECIPEPREFIX = >
 	allnoconfig:
-	> grep -v "\$\${FAKE_LOST:-nothing}" \$(KCONFIG_ALLCONFIG) >\$(O)/.config
+	> grep -v "\$\${FAKE_LOST:-nothing}" \$(KCONFIG_ALLCONFIG) | sed '/=n\$\$/d' >\$(O)/.config
 	bzImage:
 	> @echo "  CC      kernel/core.o"
 	> @if [ -n "\$\$FAKE_ERROR" ]; then echo "core.c:1: error: \$\$FAKE_ERROR"; exit 1; fi

@@ -2,15 +2,20 @@
 # SPDX-License-Identifier: GPL-2.0
 load common
 
+# package BASE VERSION: $T/the.deb, which holds Linux VERSION.
+package() {
+	local pkg=$T/pkg
+	fake_tree "$T/linux-source-$1" "$2"
+	mkdir -p "$pkg/DEBIAN" "$pkg/usr/src"
+	tar -C "$T" -cJf "$pkg/usr/src/linux-source-$1.tar.xz" "linux-source-$1"
+	printf 'Package: linux-source-%s\nVersion: 6.1.9-1\nArchitecture: all\nMaintainer: t <t@localhost>\nDescription: t\n' \
+		"$1" >"$pkg/DEBIAN/control"
+	dpkg-deb -b "$pkg" "$T/the.deb" >/dev/null
+}
+
 # An archive with two versions, the newest first; the package holds Linux $1.
 prepare() {
-	local pkg=$T/pkg
-	fake_tree "$T/linux-source-6.1" "${1:-6.1.9}"
-	mkdir -p "$pkg/DEBIAN" "$pkg/usr/src"
-	tar -C "$T" -cJf "$pkg/usr/src/linux-source-6.1.tar.xz" linux-source-6.1
-	printf 'Package: linux-source-6.1\nVersion: 6.1.9-1\nArchitecture: all\nMaintainer: t <t@localhost>\nDescription: t\n' \
-		>"$pkg/DEBIAN/control"
-	dpkg-deb -b "$pkg" "$T/the.deb" >/dev/null
+	package 6.1 "${1:-6.1.9}"
 	command_is apt-cache 'printf "%s\n" "linux-source-6.1 | 6.1.9-1 | x" "linux-source-6.1 | 6.1.8-1 | x"'
 	command_is apt-get '[[ $* == *"linux-source-6.1=6.1."[89]-1 ]] || { echo "E: Version not found"; exit 100; }
 cp "'"$T"'/the.deb" "linux-source-6.1_${*##*=}_all.deb"; echo fetched >>"'"$T"'/fetched"'
@@ -42,7 +47,9 @@ cp "'"$T"'/the.deb" "linux-source-6.1_${*##*=}_all.deb"; echo fetched >>"'"$T"'/
 @test "fetch: no such base, no such version" {
 	prepare
 	run "$SCRIPTS/fetch" 4.19
-	one_line "fetch: no such base: 4.19 (there is: 6.1*)"
+	one_line "fetch: no such base: 4.19 (there is: *6.1*)"
+	run "$SCRIPTS/fetch" --list 4.19
+	one_line "fetch: no such base: 4.19 (there is: *6.1*)"
 	run "$SCRIPTS/fetch" 6.1 6.1.7-1
 	[ "$status" -eq 1 ]
 	[[ ${lines[-1]} == "fetch: cannot download linux-source-6.1 6.1.7-1: E: Version not found; the versions there are: 6.1.9-1 6.1.8-1" ]]
@@ -119,4 +126,95 @@ cp "'"$T"'/the.deb" "linux-source-6.1_${*##*=}_all.deb"; echo fetched >>"'"$T"'/
 	command_is apt-get ''
 	run "$SCRIPTS/fetch" 6.1
 	one_line "fetch: apt knows no linux-source-6.1; *"
+}
+
+@test "fetch: --deb downloads once, unpacks nothing, and prints the package" {
+	prepare
+	run "$SCRIPTS/fetch" --deb 6.1 6.1.8-1
+	[ "$status" -eq 0 ]
+	[ "${lines[-1]}" = "$BUILD/cache/linux-source-6.1_6.1.8-1_all.deb" ]
+	cmp "$T/the.deb" "${lines[-1]}"
+	[ ! -e "$BUILD/linux-6.1.8-1" ]
+	run "$SCRIPTS/fetch" --deb 6.1 6.1.8-1
+	[ "${#lines[@]}" -eq 1 ]
+	[ "$(wc -l <"$T/fetched")" -eq 1 ]
+	run "$SCRIPTS/fetch" --deb 6.1 6.1.7-1
+	[ "$status" -eq 1 ] && [[ ${lines[-1]} == "fetch: cannot download linux-source-6.1 6.1.7-1: "* ]]
+	[ -z "$(find "$BUILD" -name '*.part')" ]
+	run "$SCRIPTS/fetch" --deb 6.1
+	one_line "usage: *"
+}
+
+# A machine whose archives are $@, one "LABEL|ADDRESS" each, and which has read no private list yet.
+# What apt would be told to read is in $T/sources, its answers come from $T/archive.
+machine_with() {
+	printf 'Debian|%s\n' "$@" >"$T/targets"
+	printf '%s\n' 5.10.9-1+b1 5.10.8-1~deb11u1 >"$T/archive"
+	package 5.10 5.10.9
+	command_is apt-cache '[ "$1" = -c ] && [ -e "${2%/*}/lists/read" ] || exit 0
+awk "{ print \"linux-source-5.10 | \" \$0 \" | x\" }" <"'"$T"'/archive"'
+	command_is apt-get 'case $1 in
+indextargets) cat "'"$T"'/targets" ;;
+update)
+	[ "$2" = -c ] || { echo >>"'"$T"'/updated"; exit; }
+	cat "${3%/*}/sources.list" >>"'"$T"'/sources"
+	touch "${3%/*}/lists/read"
+	;;
+-q)
+	last=${!#}
+	[ "$2" = -c ] && grep -qx "${last##*=}" "'"$T"'/archive" || { echo "E: Version not found"; exit 100; }
+	cp "'"$T"'/the.deb" "linux-source-5.10_${last##*=}_all.deb"
+	;;
+esac'
+}
+
+@test "fetch: a suite that the machine has not comes from the archive that it has" {
+	machine_with "Debian|http://mirror/debian/" "Debian-Security|http://mirror/security/"
+	run "$SCRIPTS/fetch" --list 5.10
+	[ "$output" = $'5.10.9-1+b1\n5.10.8-1~deb11u1' ]
+	[[ $(cat "$T/sources") == "deb [signed-by="*"] http://mirror/security/ bullseye-security main" ]]
+	run "$SCRIPTS/fetch" 5.10
+	[ "$status" -eq 0 ]
+	[ "${lines[-1]}" = "$BUILD/linux-5.10.9-1+b1/stock" ]
+	[ -f "$BUILD/linux-5.10.9-1+b1/stock/kernel/core.c" ]
+	[ ! -e "$T/updated" ]
+}
+
+@test "fetch: a suite that is not a security one comes from the main archive" {
+	machine_with "Debian-Security|http://mirror/security/" "Debian|http://mirror/debian/"
+	run "$SCRIPTS/fetch" --list 7.3
+	[[ $(cat "$T/sources") == "deb [signed-by="*"] http://mirror/debian/ trixie-backports main" ]]
+}
+
+@test "fetch: apt's configuration of a private suite keeps to the build folder" {
+	machine_with "Debian-Security|http://mirror/security/"
+	"$SCRIPTS/fetch" --list 5.10
+	for place in Etc::sourcelist State::Lists Cache; do
+		grep -q "^Dir::$place \"$BUILD/apt/bullseye-security/" "$BUILD/apt/bullseye-security/apt.conf"
+	done
+	grep -q '^#clear APT::Update;' "$BUILD/apt/bullseye-security/apt.conf"
+}
+
+@test "fetch: private lists older than the archive are read anew, without root" {
+	machine_with "Debian-Security|http://mirror/security/"
+	command_is id 'echo 1000'
+	"$SCRIPTS/fetch" --list 5.10
+	printf '%s\n' 5.10.9-1 >"$T/archive"
+	run "$SCRIPTS/fetch" 5.10 5.10.8-1~deb11u1
+	[ "$status" -eq 1 ]
+	[[ ${lines[-1]} == "fetch: cannot download "*"; the versions there are: 5.10.9-1" ]]
+	[ "$(wc -l <"$T/sources")" -eq 2 ]
+	[ ! -e "$T/updated" ]
+}
+
+@test "fetch: no security archive configured is one line, for root after reading the lists" {
+	machine_with "Debian|http://mirror/debian/"
+	command_is id 'echo 1000'
+	run "$SCRIPTS/fetch" 5.10
+	one_line "fetch: linux-source-5.10 comes from bullseye-security, and no Debian-Security archive is in apt's configuration; *"
+	command_is id 'echo 0'
+	run "$SCRIPTS/fetch" 5.10
+	one_line "fetch: linux-source-5.10 comes from bullseye-security, *"
+	[ -e "$T/updated" ]
+	[ ! -e "$T/sources" ]
 }

@@ -143,3 +143,21 @@ wrong() {
 	one_line "report: $T/patched: *"
 	[ ! -e "$T/results.json" ]
 }
+
+@test "report: tests of the theme oops must kill the stock kernel, in a guest of their own" {
+	guest_ran stock failed "$RED"
+	guest_ran patched passed 'TAP version 13\n1..3\nok 1 a\nok 2 b\nok 3 oops.fork\n'
+	guest_ran oops splat 'TAP version 13\n1..1\n'
+	printf 'b\noops.fork\n' >"$T/stock-fails"
+	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails" --oops "$T/oops" --tap "$T/results.tap"
+	[ "$status" -eq 0 ]
+	grep -q '^ok .*oops.* kills the kernel, as listed' "$T/results.tap"
+
+	guest_ran oops passed 'TAP version 13\n1..1\nok 1 oops.fork\n'
+	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails" --oops "$T/oops" --tap "$T/results.tap"
+	[ "$status" -eq 1 ]
+	grep -q '^not ok .*oops.* listed to kill the kernel and did not: passed' "$T/results.tap"
+
+	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails" --tap "$T/results.tap"
+	[ "$status" -eq 1 ]
+}
