@@ -677,6 +677,7 @@ TEST("events.throttle", "C4", "a clock that is too fast is throttled though all 
 TEST("events.group.throttled", "C10", "a breakpoint that was throttled with its group comes back")
 {
 	constexpr int TRIES = 20;
+	constexpr long ENOUGH_MILLISECONDS = 5000;
 	constexpr uint64_t NEVER = 1ull << 40; /* ns */
 	perf_event_attr clock = counter(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_TASK_CLOCK);
 	perf_event_attr attr = breakpoint(hit);
@@ -690,11 +691,15 @@ TEST("events.group.throttled", "C10", "a breakpoint that was throttled with its 
 		Ring ring(leader);
 
 		leader.enable();
-		do {
+		for (long waited = 0;; waited++) {
+			if (waited > ENOUGH_MILLISECONDS)
+				fail("the clock is not throttled");
 			spin(1);
 			ring.drain();
-		} while (ring.records(PERF_RECORD_THROTTLE) <=
-			 ring.records(PERF_RECORD_UNTHROTTLE));
+			if (ring.records(PERF_RECORD_THROTTLE) >
+			    ring.records(PERF_RECORD_UNTHROTTLE))
+				break;
+		}
 		be_rescheduled();
 		leader.set_period(NEVER);
 

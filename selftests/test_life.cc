@@ -540,6 +540,60 @@ TEST("life.exit", "C6", "the hits of a process that has exited stay counted, its
 	EXPECT_EQ(event.count(), HITS, "hits counted at the end");
 }
 
+/*
+ * What a task has inherited is its own: it is for the event that was opened, and for tasks yet to
+ * come, that a program is attached or detached.
+ */
+static void check_after_fork(bool detach)
+{
+	perf_event_attr attr = breakpoint(hit);
+	Filter filter;
+	Gate ready, gate;
+
+	attr.inherit = 1;
+
+	/* The second keeps the kernel from swapping the events of parent and child. */
+	Event event(attr), not_inherited(breakpoint(hit_other));
+	Fd link;
+
+	if (detach)
+		link = filter.link(event);
+	event.enable();
+
+	Child child([&] {
+		link.close(); /* its copy */
+		ready.open();
+		gate.pass();
+		hit_times(HITS);
+		return 0;
+	});
+
+	ready.pass();
+	if (detach)
+		link.close();
+	else
+		event.must_attach(filter);
+	hit_times(HITS);
+
+	uint64_t for_parent = filter.runs();
+
+	gate.open();
+	EXPECT_EQ(child.wait(), 0, "exit of the child");
+	EXPECT_EQ(for_parent, when(!detach, HITS), "runs for the parent");
+	EXPECT_EQ(filter.runs() - for_parent, when(detach, HITS), "runs for the child");
+	EXPECT_EQ(event.count(), 2 * HITS, "hits counted");
+}
+
+TEST("life.attached_late", "C2", "a program that is attached after a fork is not the child's")
+{
+	check_after_fork(false);
+}
+
+TEST("life.detached_late", "C2", "a program that is detached after a fork stays the child's")
+{
+	check_after_fork(true);
+}
+
 TEST("life.no_inherit", "C3", "threads and children have no hits without attr.inherit")
 {
 	Filter filter;

@@ -1,0 +1,47 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0
+load common
+
+# measured BASE STOCK_A: results of a test "a" of rule C1, "b" of C6, as make verify leaves them
+measured() {
+	mkdir -p "$BUILD/linux-$1/selftests"
+	printf '#!/bin/sh\necho "a  C1  says a"\necho "b  C6  says b"\n' >"$BUILD/linux-$1/selftests/perf_bpf_filter"
+	chmod +x "$BUILD/linux-$1/selftests/perf_bpf_filter"
+	cat >"$BUILD/results-$1.json" <<-END
+		{"stock": {"logs": "$BUILD/linux-$1/stock-boot", "tests": {"a": "$2", "b": "fail"},
+		           "reasons": {"b": "7 of 900 hits lost, 3 detaches"}},
+		 "patched": {"logs": "$BUILD/linux-$1/patched-boot", "tests": {"a": "pass", "b": "pass"},
+		             "reasons": {"b": "0 of 900 hits lost, 3 detaches"}}}
+	END
+}
+
+@test "matrix: rules by base, in the order of the bases, and the hits lost" {
+	measured 6.12 skip
+	measured 6.1 fail
+	run "$SCRIPTS/matrix"
+	[ "$status" -eq 0 ]
+	[[ ${lines[0]} =~ ^\ +"6.1 stock  6.1 +series  6.12 stock  6.12 +series"$ ]]
+	[[ ${lines[1]} =~ ^C1\ +0/1\ +1/1\ +-\ +1/1\ +a\ program ]]
+	[[ $output =~ b\ +7/900\ +0/900\ +7/900\ +0/900\ +hits\ lost ]]
+}
+
+@test "matrix: nothing measured, or not for this base" {
+	mkdir -p "$BUILD"
+	run "$SCRIPTS/matrix"
+	one_line "matrix: no results; make verify BASE=6.1 measures them"
+	run "$SCRIPTS/matrix" 6.1
+	one_line "matrix: no results for 6.1 *make verify BASE=6.1*"
+}
+
+@test "dist: nothing measured, or no such base" {
+	mkdir -p "$BUILD"
+	run "$SCRIPTS/dist" 6.1
+	one_line "dist: nothing measured for 6.1; run make verify BASE=6.1 first"
+	run "$SCRIPTS/dist" 4.19
+	one_line "dist: no such base: 4.19"
+}
+
+@test "prefixes: no such base" {
+	run "$SCRIPTS/prefixes" 4.19
+	one_line "prefixes: no such base: 4.19"
+}
