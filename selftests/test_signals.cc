@@ -408,6 +408,9 @@ TEST("signals.sigtrap.by_register", "C1", "SIGTRAP comes for the wanted argument
 
 TEST("signals.sigtrap.unhandled", "C1", "with no handler the first accepted hit kills, no other")
 {
+	Event skips(
+		trapping(breakpoint(hit))); /* here, if the kernel has none: a child could not */
+
 	for (uint32_t verdict : { 0, 1 }) {
 		Child child([=] {
 			Filter filter;

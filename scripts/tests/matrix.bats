@@ -11,7 +11,8 @@ measured() {
 		{"stock": {"logs": "$BUILD/linux-$1/stock-boot", "tests": {"a": "$2", "b": "fail"},
 		           "reasons": {"b": "7 of 900 hits lost, 3 detaches"}},
 		 "patched": {"logs": "$BUILD/linux-$1/patched-boot", "tests": {"a": "pass", "b": "pass"},
-		             "reasons": {"b": "0 of 900 hits lost, 3 detaches"}}}
+		             "reasons": {"b": "0 of 900 hits lost, 3 detaches"}},
+		 "deadly": ["b"]}
 	END
 }
 
@@ -22,6 +23,8 @@ measured() {
 	[ "$status" -eq 0 ]
 	[[ ${lines[0]} =~ ^\ +"6.1 stock  6.1 +series  6.12 stock  6.12 +series"$ ]]
 	[[ ${lines[1]} =~ ^C1\ +0/1\ +1/1\ +-\ +1/1\ +a\ program ]]
+	# A test that the kernel fails, and one that it dies of.
+	[[ $output =~ C6\ +0/2\ +1/1 ]]
 	[[ $output =~ b\ +7/900\ +0/900\ +7/900\ +0/900\ +hits\ lost ]]
 }
 
