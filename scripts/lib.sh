@@ -39,6 +39,13 @@ series_files() {
 	done | sort -u
 }
 
+# stock_fails SERIES_DIR [PREEMPT]: the tests that must fail on the stock kernel, sorted, but for
+# those that it does not survive. What fails with full preemption alone is told with that.
+stock_fails() {
+	sed -e '/^#/d' -e '/^oops\./d' -e "/# preempt=/{/# preempt=${2:-full}$/!d}" -e 's/ *#.*//' -e '/^$/d' \
+		"$1/stock-fails" | sort
+}
+
 # progress LABEL LOG PATTERN UNIT COMMAND...: runs COMMAND with its output in LOG. Meanwhile a
 # terminal shows one live line: how many lines of LOG match PATTERN, and the time. Prints
 # nothing in the end; returns COMMAND's exit code.
