@@ -172,7 +172,7 @@ TEST("races.detach.samples", "C6", "a hit that races a detach leaves its sample"
 	Ring ring(event);
 
 	event.enable();
-	race_detach(event, there, 8, [&](uint64_t times) {
+	race_detach(event, there, 15, [&](uint64_t times) {
 		ring.forget();
 		hit_times(times);
 		ring.drain();
@@ -445,7 +445,7 @@ TEST("races.cookie", "C7", "a program sees the cookie of its own attachment alon
 	Looked looked;
 
 	race_cookies(&looked, there, 100'000, 3, 10, 200'000);
-	race_cookies(&looked, there, 1'000'000, 3, 1000, 0);
+	race_cookies(&looked, there, 1'000'000, 16, 1000, 0);
 	note("%lu of %lu runs with a wrong cookie, %lu attachments", looked.wrong, looked.runs,
 	     looked.attached);
 	EXPECT_EQ(looked.wrong, 0, "runs that saw another cookie than that of their attachment");
