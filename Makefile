@@ -16,6 +16,7 @@ help:
 	@echo '  make dist          dist/linux-BASE.mbox for git am, selftests included, and a cover letter'
 	@echo '  make mutants       break one rule after the other; the tests named for it must fail'
 	@echo '  make peers         run the tests that others wrote on both kernels'
+	@echo '  make bench         instructions that a hit costs, on stock and with the series, of what is built'
 	@echo '  make soak          boot N=100 times, with other CPUs and preemption: the same verdicts'
 	@echo '  make apply         put the series on your kernel tree: make apply KSRC=/path/to/linux'
 	@echo '  make selftests     build the tests and the probe against KSRC, into build/selftests'
@@ -56,6 +57,10 @@ mutants:
 peers:
 	@scripts/peers $(BASE)
 
+bench:
+	@scripts/deps
+	@scripts/bench
+
 soak:
 	@scripts/soak $(BASE) $(N)
 
@@ -77,4 +82,4 @@ probe: selftests
 clean:
 	rm -rf $(or $(BUILD),build)
 
-.PHONY: help verify matrix check series prefixes dist mutants peers soak apply fetch selftests probe clean
+.PHONY: help verify matrix check series prefixes dist mutants peers bench soak apply fetch selftests probe clean

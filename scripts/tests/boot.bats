@@ -139,6 +139,28 @@ outcome_is() {
 	[ "$(grep -c -- '-accel tcg' "$T/tried")" -eq 2 ]
 }
 
+@test "boot: icount counts instructions on one CPU, and nothing differs from boot to boot" {
+	fake_qemu
+	export FAKE_GUEST='printf "%s\n" "$@" >"'$T'/arguments"; up; echo "exit 0" >"$verdict"'
+	echo kernel >"$T/bzImage"
+	run "$SCRIPTS/boot" --accel icount --append quiet --out "$T/out" "$T/bzImage" -- true
+	outcome_is passed 0
+	grep -q '"accel": "icount"' "$T/out/boot.json"
+	[[ $(xargs <"$T/arguments") == *"-accel tcg,thread=single -icount shift=0,sleep=off "*" -smp 1 "* ]]
+	grep -qE '^console=.* norandmaps quiet$' "$T/arguments"
+	run "$SCRIPTS/boot" --accel icount --smp 2 --out "$T/out" "$T/bzImage" -- true
+	one_line "boot: --accel icount has one CPU, not 2: *"
+	[ "$status" -eq 2 ]
+}
+
+@test "boot: two CPUs on TCG unless told otherwise, and a clock that runs" {
+	boots 'printf "%s\n" "$@" >"'$T'/arguments"; up; echo "exit 0" >"$verdict"'
+	[[ $(xargs <"$T/arguments") == *"-accel tcg,thread=multi -cpu max -smp 2 "* ]]
+	[[ $(cat "$T/arguments") != *icount* ]]
+	boots 'printf "%s\n" "$@" >"'$T'/arguments"; up; echo "exit 0" >"$verdict"' --smp 4
+	[[ $(xargs <"$T/arguments") == *" -smp 4 "* ]]
+}
+
 @test "boot: no image, no QEMU, no command" {
 	run "$SCRIPTS/boot" --out "$T/out" "$T/none" -- true
 	one_line "boot: no such kernel image: $T/none; *"

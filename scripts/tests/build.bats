@@ -96,7 +96,7 @@ prepare() {
 		rm -rf "$T/tree"
 		fake_tree "$T/tree" $version
 		"$SCRIPTS/build" "$T/tree"
-		[ "$(grep -cE '^CONFIG_PREEMPT_(VOLUNTARY|LAZY)=y$' "$T/tree/obj/.config")" -eq 1 ]
+		[ "$(grep -cE '^CONFIG_PREEMPT(_VOLUNTARY|_LAZY)?=y$' "$T/tree/obj/.config")" -eq 1 ]
 		! grep -q '^CONFIG_.*#' "$T/tree/obj/.config" || false
 	done
 }

@@ -1,0 +1,208 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0
+load common
+
+# figures WAY=P50...: what perf_bpf_bench --json prints; a figure of "-" is of a way the kernel lacks
+figures() {
+	local way comma="" program
+	printf '{"ways": ['
+	for way; do
+		case $way in rejects* | accepts*) program=true ;; *) program=false ;; esac
+		printf '%s\n{"id": "%s", "title": "way %s", "program": %s, ' "$comma" "${way%=*}" "${way%=*}" $program
+		if [ "${way#*=}" = - ]; then
+			printf '"available": false}'
+		else
+			printf '"available": true, "p50": %s}' "${way#*=}"
+		fi
+		comma=,
+	done
+	printf ']}\n'
+}
+
+# guest KERNEL COMPILER WAY=P50...: the folder of a guest that measured that
+guest() {
+	local out=$T/w/$1-bench compiler=$2
+	shift 2
+	mkdir -p "$out"
+	{ echo "guest-init: up"; figures "$@"; } >"$out/output.log"
+	printf 'Linux version 6.1.9 (build@build) (%s, GNU ld (GNU Binutils) 2.40) #1\r\n' "$compiler" >"$out/console.log"
+}
+
+# committed COMPILER LINE...
+committed() {
+	local compiler=$1
+	shift
+	mkdir -p "$T/patches/linux-6.1"
+	printf '# %s\n# a comment\n' "$compiler" >"$T/patches/linux-6.1/instructions"
+	[ $# -eq 0 ] || printf '%s\n' "$@" >>"$T/patches/linux-6.1/instructions"
+}
+
+checks() {
+	run "$SCRIPTS/bench-report" --check "$T/patches/linux-6.1/instructions" "6.1=$T/w"
+}
+
+# What make verify leaves, an archive that has just that version, and a compiler that is quick.
+built() {
+	local kernel
+	for kernel in stock patched; do
+		mkdir -p "$BUILD/linux-6.1.9-1/$kernel/obj/arch/x86/boot"
+		echo "$kernel" >"$BUILD/linux-6.1.9-1/$kernel/obj/arch/x86/boot/bzImage"
+	done
+	command_is apt-cache 'echo "linux-source-6.1 | 6.1.9-1 | archive"'
+	command_is make 'exit 0'
+	fake_qemu
+	figures bare=7 sampling=822 sigtrap=4672 rejects=676 >"$T/figures-stock"
+	figures bare=7 sampling=822 sigtrap=- rejects=600 >"$T/figures-patched"
+	export FAKE_GUEST='up; [[ $* == */stock/* ]] && kernel=stock || kernel=patched
+		cat "'$T'/figures-$kernel" >>"$output"; echo "exit 0" >"$verdict"'
+}
+
+@test "bench: no such base, no such option, no base to check" {
+	run "$SCRIPTS/bench" 4.19
+	one_line "bench: no such base: 4.19 (there is:*6.1*"
+	run "$SCRIPTS/bench" --check 4.19
+	one_line "bench: no such base: 4.19 (there is:*6.1*"
+	run "$SCRIPTS/bench" --frob
+	one_line "usage: bench *"
+	[ "$status" -eq 2 ]
+	for mode in --check --record; do
+		run "$SCRIPTS/bench" $mode
+		one_line "usage: bench $mode BASE"
+		run "$SCRIPTS/bench" $mode 6.1 6.12
+		one_line "usage: bench $mode BASE"
+	done
+}
+
+@test "bench: nothing is built, and nothing is downloaded" {
+	command_is apt-get 'echo "$*" >>"'"$T"'/downloads"; exit 1'
+	run "$SCRIPTS/bench"
+	one_line "bench: no kernels are built; run make verify BASE=6.1 first"
+	run "$SCRIPTS/bench" 6.12
+	one_line "bench: no kernels are built for 6.12; run make verify BASE=6.12 first"
+	[ ! -e "$T/downloads" ]
+	built
+	rm -r "$BUILD/linux-6.1.9-1/stock/obj"
+	run "$SCRIPTS/bench" 6.1
+	one_line "bench: nothing built in $BUILD/linux-6.1.9-1/stock; run make verify BASE=6.1 first"
+}
+
+@test "bench: both kernels are measured, the table and the JSON have them" {
+	built
+	run "$SCRIPTS/bench"
+	[ "$status" -eq 0 ]
+	[[ ${lines[0]} =~ ^\ +6.1$ ]]
+	[[ ${lines[1]} =~ \ stock\ +series$ ]]
+	[[ $output =~ "way rejects"\ +676\ +600 ]]
+	[[ $output =~ "way sigtrap"\ +4672\ +- ]]
+	python3 -c "import json; b = json.load(open('$BUILD/bench.json'))['6.1']
+assert b['patched']['ways']['rejects']['p50'] == 600 and b['stock']['ways']['rejects']['p50'] == 676"
+}
+
+@test "bench: a guest that does not measure is named with its logs" {
+	built
+	export FAKE_GUEST='up; echo "perf_bpf_bench: rejects: 0 hits counted, not 1200" >>"$output"; echo "exit 2" >"$verdict"'
+	run "$SCRIPTS/bench" 6.1
+	one_line "bench: linux-6.1.9-1 stock: perf_bpf_bench: rejects: 0 hits counted*$BUILD/linux-6.1.9-1/stock-bench/output.log"
+	export FAKE_GUEST='exit 0'
+	run "$SCRIPTS/bench" 6.1
+	one_line "bench: linux-6.1.9-1 stock: boot: no-boot*"
+}
+
+@test "bench: the selftests do not build" {
+	built
+	command_is make 'exit 2'
+	run "$SCRIPTS/bench" 6.1
+	one_line "bench: the selftests do not build; *selftests.log"
+}
+
+@test "bench --check: as committed" {
+	guest stock gcc-12 bare=7 sampling=822 rejects=676
+	guest patched gcc-12 bare=7 sampling=822 rejects=600
+	committed gcc-12 "sampling 822 822" "rejects 600"
+	checks
+	[ "$status" -eq 0 ]
+	[ "${lines[0]}" = "ok 1 bench 6.1: way sampling costs 822 instructions, as patches/linux-6.1/instructions says" ]
+	[ "${lines[3]}" = "1..3" ]
+	[[ $output != *bare* ]]
+}
+
+@test "bench --check: a hit that costs more, by one instruction" {
+	guest stock gcc-12 sampling=822 rejects=676
+	guest patched gcc-12 sampling=822 rejects=601
+	committed gcc-12 "sampling 822 822" "rejects 600"
+	checks
+	[ "$status" -eq 1 ]
+	[ "${lines[1]}" = "not ok 2 bench 6.1: way rejects costs 601 instructions, 1 more than patches/linux-6.1/instructions says" ]
+	[ "$(grep -c '^not ok' <<<"$output")" -eq 1 ]
+}
+
+@test "bench --check: a hit that costs less" {
+	guest stock gcc-12 rejects=676
+	guest patched gcc-12 rejects=590
+	committed gcc-12 "rejects 600"
+	checks
+	[ "$status" -eq 0 ]
+	[[ $output == *"ok 1 bench 6.1: way rejects costs 590 instructions, 10 less than"* ]]
+}
+
+@test "bench --check: without a program, stock is the measure, whatever is committed" {
+	guest stock gcc-12 sampling=822 rejects=600
+	guest patched gcc-12 sampling=823 rejects=700
+	committed gcc-12 "sampling 900 900" "rejects 700"
+	checks
+	[ "$status" -eq 1 ]
+	[ "${lines[2]}" = "not ok 3 bench 6.1: way sampling costs 823 instructions, 1 more than on stock" ]
+	[ "$(grep -c '^not ok' <<<"$output")" -eq 1 ]
+}
+
+@test "bench --check: another compiler skips what is committed, and compares with stock all the same" {
+	guest stock gcc-13 sampling=822 rejects=676
+	guest patched gcc-13 sampling=823 rejects=999
+	committed gcc-12 "sampling 822 822" "rejects 600"
+	checks
+	[ "$status" -eq 1 ]
+	[ "${lines[1]}" = "ok 2 bench 6.1: way rejects # SKIP patches/linux-6.1/instructions was measured with gcc-12, this with gcc-13" ]
+	[ "$(grep -c '# SKIP' <<<"$output")" -eq 2 ]
+	[ "$(grep '^not ok' <<<"$output")" = "not ok 3 bench 6.1: way sampling costs 823 instructions, 1 more than on stock" ]
+}
+
+@test "bench --check: what one of the two does not have" {
+	guest stock gcc-12 sampling=- rejects=676
+	guest patched gcc-12 sampling=822 rejects=-
+	committed gcc-12 "rejects 600"
+	checks
+	[ "$status" -eq 1 ]
+	[[ $output == *"not ok 1 bench 6.1: way sampling is not in patches/linux-6.1/instructions; scripts/bench --record 6.1 writes it"* ]]
+	[[ $output == *"not ok 2 bench 6.1: rejects is in patches/linux-6.1/instructions and was not measured"* ]]
+	[[ $output == *"not ok 3 bench 6.1: way sampling was not measured on stock"* ]]
+}
+
+@test "bench --check: nothing committed, rubbish committed, no figures" {
+	guest stock gcc-12 rejects=676
+	guest patched gcc-12 rejects=600
+	checks
+	one_line "bench: $T/patches/linux-6.1/instructions: *No such file*--record writes it"
+	committed gcc-12 "rejects many"
+	checks
+	one_line "bench: $T/patches/linux-6.1/instructions: *many*"
+	committed gcc-12
+	: >"$T/patches/linux-6.1/instructions"
+	checks
+	one_line "bench: $T/patches/linux-6.1/instructions: *"
+	echo '{"ways": [' >"$T/w/patched-bench/output.log"
+	checks
+	one_line "bench: $T/w/patched-bench: no figures *"
+}
+
+@test "bench --record: what it writes is what --check wants" {
+	guest stock gcc-12 bare=7 sampling=822 sigtrap=- rejects=676
+	guest patched gcc-12 bare=7 sampling=820 sigtrap=- rejects=600
+	committed gcc-1 "stale 1"
+	run "$SCRIPTS/bench-report" --record "$T/patches/linux-6.1/instructions" "6.1=$T/w"
+	[ "$status" -eq 0 ]
+	[ "$(head -n 1 "$T/patches/linux-6.1/instructions")" = "# gcc-12" ]
+	[ "$(grep -v '^#' "$T/patches/linux-6.1/instructions" | xargs)" = "sampling 820 822 rejects 600" ]
+	checks
+	[ "$status" -eq 0 ]
+	[[ ${lines[0]} == "ok 1 "*"820 instructions, as "* ]]
+}
