@@ -113,6 +113,45 @@ int tail_calls(struct bpf_perf_event_data *ctx)
 	return 0;
 }
 
+/* Behind the context that the verifier knows, the kernel keeps pointers: to regs, sample, event. */
+static __always_inline void read_sample(void *ctx)
+{
+	const void *sample = 0;
+
+	bpf_probe_read_kernel(&sample, sizeof(sample), ctx + sizeof(void *));
+	bpf_probe_read_kernel(&look.sample_flags, sizeof(look.sample_flags), sample);
+}
+
+SEC("perf_event")
+int reads_sample(struct bpf_perf_event_data *ctx)
+{
+	__sync_fetch_and_add(&runs, 1);
+	read_sample(ctx);
+	return verdict;
+}
+
+/* Not static, so another program can take its place. */
+__noinline int can_be_replaced(struct bpf_perf_event_data *ctx)
+{
+	asm volatile("" ::"r"(ctx)); /* or the caller would not pass it */
+	return verdict;
+}
+
+SEC("perf_event")
+int calls_replaceable(struct bpf_perf_event_data *ctx)
+{
+	__sync_fetch_and_add(&runs, 1);
+	return can_be_replaced(ctx);
+}
+
+SEC("freplace")
+int replaces(struct bpf_perf_event_data *ctx)
+{
+	__sync_fetch_and_add(&runs, 1);
+	read_sample(ctx);
+	return verdict;
+}
+
 SEC("perf_event")
 int sends_signal(struct bpf_perf_event_data *ctx)
 {

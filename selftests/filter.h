@@ -20,6 +20,7 @@ struct filter_look {
 	unsigned long long count; /* bpf_perf_prog_read_value(): the event's, this hit included */
 	unsigned long long cookie; /* bpf_get_attach_cookie() */
 	unsigned long long wrong_cookies; /* runs, of all so far, that saw one not wanted */
+	unsigned long long sample_flags; /* PERF_SAMPLE_* of the kernel's sample that are filled in */
 	long long stack_bytes; /* what bpf_get_stack() returned */
 	unsigned long long stack[FILTER_FRAMES];
 };

@@ -65,6 +65,7 @@ static constexpr struct {
 	{ "events.group.throttled", "0014-hw_breakpoint-come-back-from-stop" },
 	{ "events.group.added", "0015-perf-core-resched-the-leaders-pmu" },
 	{ "events.group.enabled", "0015-perf-core-resched-the-leaders-pmu" },
+	{ "programs.sample.*", "0016-perf-bpf-prepare-visible-samples" },
 };
 
 /* Constructed on first use: tests register from other files' static initialisers. */

@@ -476,7 +476,7 @@ Child::~Child()
 		wait();
 }
 
-Filter::Filter(Program which)
+Filter::Filter(Program which, const Filter *target)
 {
 	libbpf_set_print(nullptr);
 	skel_ = filter__open();
@@ -500,6 +500,9 @@ Filter::Filter(Program which)
 		{ Program::FILLS_RINGBUF, skel_->progs.fills_ringbuf },
 		{ Program::TAIL_CALLS, skel_->progs.tail_calls },
 		{ Program::SENDS_SIGNAL, skel_->progs.sends_signal },
+		{ Program::READS_SAMPLE, skel_->progs.reads_sample },
+		{ Program::CALLS_REPLACEABLE, skel_->progs.calls_replaceable },
+		{ Program::REPLACES, skel_->progs.replaces },
 	};
 	bool tail_calls = which == Program::TAIL_CALLS;
 
@@ -514,20 +517,25 @@ Filter::Filter(Program which)
 	    !libbpf_probe_bpf_helper(BPF_PROG_TYPE_PERF_EVENT, BPF_FUNC_get_attach_cookie, nullptr))
 		unavailable("the kernel has no bpf_get_attach_cookie (it came with 5.15)");
 
-	int err = filter__load(skel_);
+	if ((which == Program::CALLS_REPLACEABLE || which == Program::REPLACES) &&
+	    access("/sys/kernel/btf/vmlinux", F_OK))
+		unavailable("the kernel has no BTF (CONFIG_DEBUG_INFO_BTF)");
 
+	int err = target ? bpf_program__set_attach_target(skel_->progs.replaces, target->prog_fd_,
+							  "can_be_replaced") :
+			   0;
+
+	if (!err)
+		err = filter__load(skel_);
+	if (target && err == -EPERM)
+		unavailable("a program that replaces another one wants CAP_NET_ADMIN");
 	if (err)
 		setup_failed("bpf() to load the program", -err);
 	for (auto &p : programs)
 		if (p.id == which)
 			prog_fd_ = bpf_program__fd(p.prog);
-	if (tail_calls) {
-		uint32_t slot = 0, target = bpf_program__fd(skel_->progs.on_overflow);
-
-		err = bpf_map_update_elem(bpf_map__fd(skel_->maps.targets), &slot, &target, 0);
-		if (err)
-			setup_failed("bpf() to set the tail call", -err);
-	}
+	if (tail_calls)
+		set_callee(bpf_program__fd(skel_->progs.on_overflow));
 	skel_->bss->task = getpid();
 }
 
@@ -556,6 +564,28 @@ void Filter::checks(uint64_t cookie, uint64_t ns)
 
 	globals->wanted = cookie;
 	globals->dawdle = ns;
+}
+
+void Filter::set_callee(int fd)
+{
+	uint32_t slot = 0;
+
+	if (int err = bpf_map_update_elem(bpf_map__fd(skel_->maps.targets), &slot, &fd, 0))
+		setup_failed("bpf() to set the tail call", -err);
+}
+
+void Filter::tail_calls(const Filter &callee)
+{
+	set_callee(callee.prog_fd_);
+}
+
+Fd Filter::replace()
+{
+	int fd = bpf_link_create(prog_fd_, 0, BPF_TRACE_FENTRY, nullptr);
+
+	if (fd < 0)
+		setup_failed("bpf_link_create to replace a function", -fd);
+	return Fd(fd);
 }
 
 uint64_t Filter::runs() const

@@ -323,12 +323,18 @@ enum class Program {
 	FILLS_RINGBUF, /* with the first argument of the function that was hit */
 	TAIL_CALLS, /* ON_OVERFLOW, whose verdict then counts */
 	SENDS_SIGNAL, /* SIGUSR1, to the process that was hit */
+	READS_SAMPLE, /* in the kernel's own memory, where its context has no field for it */
+	CALLS_REPLACEABLE, /* can_be_replaced(), which has the verdict, by REPLACES too */
+
+	/* Not on overflows, but in the place of a function of another program. */
+	REPLACES, /* and does what READS_SAMPLE does */
 };
 
 /* A loaded program of filter.bpf.c, which at first rejects everything. */
 class Filter {
 public:
-	explicit Filter(Program which = Program::ON_OVERFLOW);
+	/* REPLACES is loaded for can_be_replaced() of @target, where replace() puts it. */
+	explicit Filter(Program which = Program::ON_OVERFLOW, const Filter *target = nullptr);
 	~Filter();
 	Filter(const Filter &) = delete;
 
@@ -344,10 +350,16 @@ public:
 	/* From now on CHECKS_COOKIE takes @ns for it, and wants @cookie. */
 	void checks(uint64_t cookie, uint64_t ns);
 
+	/* From now on TAIL_CALLS calls @callee. */
+	void tail_calls(const Filter &callee);
+
+	/* From now on REPLACES is called; until the Fd closes. */
+	Fd replace();
+
 	/* How often the program ran. */
 	uint64_t runs() const;
 
-	/* What the last run of LOOKS, READS_COOKIE, CHECKS_COOKIE or GETS_STACK saw. */
+	/* What the last run of a program that reads or gets something saw. */
 	filter_look look() const;
 
 	/* Takes what FILLS_RINGBUF has written out of its ring. */
@@ -364,6 +376,8 @@ public:
 	Fd link(const Event &event) const;
 
 private:
+	void set_callee(int fd);
+
 	struct filter *skel_ = nullptr;
 	int prog_fd_ = -1;
 };

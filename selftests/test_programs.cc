@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /* What a program can see and do while it decides: C1, C2, C7, C8. */
+#include <sys/utsname.h>
+
 #include <cerrno>
 #include <climits>
+#include <cstdio>
 
 #include "effects.h"
 #include "harness.h"
@@ -233,6 +236,75 @@ TEST("programs.stack", "C1", "the stack of a rejected hit begins where it hit")
 		if (c.first)
 			EXPECT_EQ(look.stack[0], uint64_t(PERF_CONTEXT_USER), "kind of frames");
 	}
+}
+
+/*
+ * The sample of a hit, which since 6.3 is filled in before the program runs. A series may leave that
+ * out for a program that cannot see it; here is who can.
+ */
+static perf_event_attr with_sample()
+{
+	utsname kernel;
+	int major = 0, minor = 0;
+
+	uname(&kernel);
+	sscanf(kernel.release, "%d.%d", &major, &minor);
+	if (major < 6 || (major == 6 && minor < 3))
+		unavailable("the kernel fills in the sample after the program has run (before 6.3)");
+
+	perf_event_attr attr = breakpoint(hit);
+
+	attr.sample_type |= PERF_SAMPLE_IP | PERF_SAMPLE_TID;
+	return attr;
+}
+
+static void expect_sample(const Filter &filter, const perf_event_attr &attr)
+{
+	EXPECT_EQ(filter.look().sample_flags & attr.sample_type, attr.sample_type,
+		  "parts of the sample that are filled in, as bits of PERF_SAMPLE_*");
+}
+
+TEST("programs.sample.read", "C1", "a program that reads kernel memory finds the sample there")
+{
+	const perf_event_attr attr = with_sample();
+	Filter filter(Program::READS_SAMPLE);
+	Event event(attr);
+
+	event.must_attach(filter);
+	event.enable();
+	hit(0);
+	expect_sample(filter, attr);
+}
+
+TEST("programs.sample.tail_call", "C1", "so does one that another one calls")
+{
+	const perf_event_attr attr = with_sample();
+	Filter caller(Program::TAIL_CALLS), filter(Program::READS_SAMPLE);
+	Event event(attr);
+
+	caller.tail_calls(filter);
+	event.must_attach(caller);
+	event.enable();
+	hit(0);
+	expect_sample(filter, attr);
+}
+
+TEST("programs.sample.replace", "C1", "so does one that takes the place of a function of another")
+{
+	const perf_event_attr attr = with_sample();
+	Filter replaced(Program::CALLS_REPLACEABLE), filter(Program::REPLACES, &replaced);
+	Event event(attr);
+
+	event.must_attach(replaced);
+	event.enable();
+	hit(0);
+	EXPECT_EQ(filter.runs(), 0, "runs before it takes the place");
+
+	Fd link = filter.replace();
+
+	hit(0);
+	EXPECT_EQ(filter.runs(), 1, "runs");
+	expect_sample(filter, attr);
 }
 
 TEST("programs.ringbuf", "C1", "rejected hits leave in the program's ring what it put there")

@@ -387,11 +387,14 @@ TEST("ring.shared", "C1", "of two events on one ring only the accepting one writ
 	EXPECT_EQ(quiet.count(), HITS, "hits counted by the rejecting one");
 }
 
-/* The kernel writes the record on the way back to user mode, so there is nothing to wait for. */
-static void check_deferred_callchain(bool accept)
+/*
+ * The kernel writes the record on the way back to user mode, so there is nothing to wait for. What
+ * has to be done before the program runs is more for one that can see the sample.
+ */
+static void check_deferred_callchain(Program program, bool accept)
 {
 	perf_event_attr attr = breakpoint(hit);
-	Filter filter;
+	Filter filter(program);
 
 	attr.sample_type |= PERF_SAMPLE_CALLCHAIN;
 	attr.exclude_callchain_kernel = 1;
@@ -413,10 +416,12 @@ static void check_deferred_callchain(bool accept)
 
 TEST("ring.deferred_callchain.rejected", "C1", "a rejected hit leaves no deferred callchain")
 {
-	check_deferred_callchain(false);
+	check_deferred_callchain(Program::ON_OVERFLOW, false);
+	check_deferred_callchain(Program::READS_SAMPLE, false);
 }
 
 TEST("ring.deferred_callchain.accepted", "C2", "an accepted hit leaves its deferred callchain")
 {
-	check_deferred_callchain(true);
+	check_deferred_callchain(Program::ON_OVERFLOW, true);
+	check_deferred_callchain(Program::READS_SAMPLE, true);
 }
