@@ -93,6 +93,10 @@ guest_ran() {
 		echo "guest-init: up"
 		echo "{\"effects\": [{\"id\": \"sigio\", \"title\": \"SIGIO (O_ASYNC)\", \"result\": \"$result\"}]}"
 		printf '%b' "$3"
+		# The sum that the suite ends with, unless the test brings its own.
+		[[ $3 == *"# Totals"* ]] || printf '# Totals: pass:%d fail:%d xfail:0 xpass:0 skip:%d error:0\n' \
+			"$(printf '%b' "$3" | grep -aE '^ok ' | grep -acv '# SKIP')" \
+			"$(printf '%b' "$3" | grep -acE '^not ok ')" "$(printf '%b' "$3" | grep -ac '# SKIP')"
 	} >"$T/$1/output.log"
 }
 

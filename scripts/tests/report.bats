@@ -161,3 +161,79 @@ wrong() {
 	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails" --tap "$T/results.tap"
 	[ "$status" -eq 1 ]
 }
+
+@test "report: a run that is cut after the last result, or whose sum is another" {
+	guest_ran stock failed "$RED"
+	for totals in '# Totals: pass:2 fail:0' '# Totals: pass:1 fail:1 xfail:0 xpass:0 skip:0 error:0\n' \
+		'# Totals: pass:2 fail:0 xfail:0 xpass:0 skip:0 error:0\n# b: said later\n' \
+		'# Totals: pass:2 fail:0 xfail:0 xpass:0 skip:0 error:1\n'; do
+		guest_ran patched passed "$GREEN$totals"
+		judged
+		wrong "patched: the last line is not the sum of the results"
+	done
+}
+
+@test "report: a form feed or a carriage return in a message ends no line" {
+	guest_ran stock failed "$RED"
+	for char in '\r' '\f' '\v' '\034' '\0302\0205'; do
+		guest_ran patched passed "TAP version 13\n1..2\nok 1 a\n# b: x${char}ok 2 b\n"
+		judged
+		wrong "patched: 2 tests planned, 1 results"
+	done
+}
+
+@test "report: a suite that was killed, though its results look right" {
+	guest_ran stock failed "$RED"
+	guest_ran patched failed "$RED"
+	sed -i 's/"exit": 1/"exit": 137/' "$T/stock/boot.json"
+	judged
+	wrong "stock: exit code 137 does not fit the test results"
+}
+
+@test "report: what stock ran may not be skipped with the series, and what it dies of must be run" {
+	guest_ran stock failed "$RED"
+	guest_ran patched passed 'TAP version 13\n1..2\nok 1 a\nok 2 b # SKIP\n'
+	judged
+	wrong "patched: b: is skipped, and stock ran it"
+
+	guest_ran oops splat ''
+	printf 'b\noops.fork\n' >"$T/stock-fails"
+	for ktap in "$GREEN" 'TAP version 13\n1..3\nok 1 a\nok 2 b\nok 3 oops.fork # SKIP\n'; do
+		guest_ran patched passed "$ktap"
+		run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails" --oops "$T/oops"
+		[ "$status" -eq 1 ]
+		[[ $output == *"WRONG  patched: oops.fork: is listed to kill stock, and was not run here"* ]]
+	done
+}
+
+@test "report: a probe that sees an effect with the series" {
+	guest_ran stock failed "$RED"
+	guest_ran patched passed "$GREEN"
+	sed -i s/suppressed/delivered/ "$T/patched/output.log"
+	judged
+	wrong "patched: sigio is delivered, says the probe"
+}
+
+@test "report: what a test says is no directive of the TAP that is written" {
+	guest_ran stock failed "$RED"
+	guest_ran patched failed 'TAP version 13\n1..2\nok 1 a\n# b: broken # TODO\nnot ok 2 b\n'
+	judged
+	wrong "patched: b: broken # TODO"
+	! grep -q '#' "$T/results.tap" || false
+}
+
+@test "report: a boot.json that is none" {
+	guest_ran stock failed "$RED"
+	for json in '' '{' '[]' '"passed"' '{"exit": 0}'; do
+		guest_ran patched passed "$GREEN"
+		echo "$json" >"$T/patched/boot.json"
+		judged
+		one_line "report: $T/patched: *"
+		[ ! -e "$T/results.json" ]
+	done
+}
+
+@test "report: 1000 forged and damaged outputs, none is taken for green" {
+	run "$BATS_TEST_DIRNAME/forge.py" 1 1000
+	[ "$status" -eq 0 ] || { echo "$output"; false; }
+}
