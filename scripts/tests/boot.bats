@@ -170,3 +170,75 @@ outcome_is() {
 	run "$SCRIPTS/boot" --out "$T/out" "$T/bzImage"
 	[ "$status" -eq 2 ]
 }
+
+@test "boot: when nothing can be booted, an older verdict is gone" {
+	boots 'up; echo "exit 0" >"$verdict"'
+	outcome_is passed 0
+	cp -r "$T/out" "$T/passed"
+	printf 'no program' >"$T/bin/broken-qemu" && chmod +x "$T/bin/broken-qemu"
+	for arguments in "$T/none" "--qemu no-such-qemu $T/bzImage" "--qemu broken-qemu $T/bzImage"; do
+		cp "$T/passed/boot.json" "$T/out"
+		# shellcheck disable=SC2086
+		run "$SCRIPTS/boot" --accel tcg --out "$T/out" $arguments -- true
+		one_line "boot: *"
+		outcome_is lost 2
+	done
+}
+
+@test "boot: a folder that cannot be written, a disk that is full" {
+	mkdir "$T/out"
+	fake_qemu
+	echo kernel >"$T/bzImage"
+	mount -t tmpfs -o ro tmpfs "$T/out" 2>/dev/null || skip "cannot mount a tmpfs"
+	run "$SCRIPTS/boot" --accel tcg --out "$T/out" "$T/bzImage" -- true
+	umount "$T/out"
+	one_line "boot: cannot write to $T/out: Read-only file system"
+	[ "$status" -eq 2 ]
+
+	# The tests run on, and their results are lost on the way.
+	mount -t tmpfs -o size=64k tmpfs "$T/out"
+	boots 'up; head -c 90000 /dev/zero >>"$console"; echo "ok 1 a" >>"$output"; echo "exit 0" >"$verdict"'
+	outcome_is lost "$status" || { umount "$T/out"; false; }
+	umount "$T/out"
+	[ "$status" -ge 2 ] && [[ $output == *"boot: "* && $output != *Traceback* ]]
+
+	# Full for the results, and room enough for a verdict.
+	mount -t tmpfs -o size=64k tmpfs "$T/out"
+	boots 'up; echo "exit 0" >"$verdict"; head -c 90000 /dev/zero >>"$console"'
+	outcome_is lost 2 || { umount "$T/out"; false; }
+	umount "$T/out"
+	one_line "boot: cannot write the results: No space left on device"
+}
+
+@test "boot: a guest that is stopped" {
+	boots 'up; echo "ok 1 a" >>"$output"; echo $$ >"'$T'/guest"; kill -STOP $$'
+	outcome_is hang 12
+	! kill -0 "$(cat "$T/guest")" 2>/dev/null || false
+}
+
+@test "boot: a guest that writes without end is stopped, and is lost whatever it said before" {
+	for log in console output verdict; do
+		boots 'up; echo "exit 0" >"$verdict"; exec cat /dev/zero >>"$'$log'"'
+		outcome_is lost 11
+		[[ $output == *"boot: the guest wrote more than 16 MiB to $log"* ]]
+		[ "$(du -cb "$T"/out/* | tail -n 1 | cut -f 1)" -le $((17 << 20)) ]
+		rm -r "$T/out"
+	done
+}
+
+@test "boot: nothing that a program writes to the console hides a splat" {
+	for before in 'x' 'a_' '\033[' '\033[3' '\033]0;' '\r' '\0' '\377\376' '\303' 'BUG_ON ' 'please report a bug ' \
+		'perf_bpf_filter: test a ' "$(seq -s ' ' 2000 | tr -d '\n')" "$(printf '%4095s' '')"; do
+		for splat in 'BUG: kernel NULL pointer dereference, address: 0' 'WARNING: CPU: 1 PID: 7 at kernel/events/core.c:1 f+0x1/0x2' \
+			'kernel BUG at kernel/events/core.c:1!' 'UBSAN: shift-out-of-bounds in a.c:1:1' 'Oops: 0000 [#1] PREEMPT SMP'; do
+			FAKE_CONSOLE="$before$splat" boots 'up; printf "$FAKE_CONSOLE\r\n" >>"$console"; echo "exit 0" >"$verdict"'
+			outcome_is splat 13
+		done
+	done
+}
+
+@test "boot: 16 MiB of rubbish on the console are searched in seconds" {
+	boots 'up; yes "WARNING: taint INFO: task rcu: INFO: " | tr -d "\n" | head -c 16000000 >>"$console"; echo "exit 0" >"$verdict"'
+	[ "$status" -eq 13 ] || [ "$status" -eq 0 ]
+	[ "$SECONDS" -lt 60 ]
+}
