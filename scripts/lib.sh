@@ -68,14 +68,44 @@ progress() {
 
 # lock: one at a time in the build folder, until this process and all that it started have ended.
 lock() {
-	mkdir -p "$BUILD" || die "cannot write to $BUILD"
-	exec 9>>"$BUILD/.lock"
+	mkdir -p "$BUILD" 2>/dev/null && { exec 9>>"$BUILD/.lock"; } 2>/dev/null || die "cannot write to $BUILD"
 	if ! flock -n 9; then
-		# Of a run that was killed only the compilers are left, and they end by themselves.
+		# What a killed run had started ends by itself: a guest in its time, a make when all is built.
 		! kill -0 "$(cat "$BUILD/.lock")" 2>/dev/null ||
 			die "another run (process $(cat "$BUILD/.lock")) is using $BUILD; wait for it, or give this one its own BUILD=/path"
 		echo "waiting for the rest of a killed run to end" >&2
-		flock -w 120 9 || die "something still holds $BUILD/.lock; see fuser $BUILD/.lock"
+		flock -w 600 9 || die "something still holds $BUILD/.lock; see fuser $BUILD/.lock"
 	fi
 	echo $$ >"$BUILD/.lock"
+}
+
+# making DIR: before a make that writes to DIR. make goes by times alone: what a killed one left
+# half-written it would take for finished, and what is dated in the future, since the clock was set
+# back, for newer than any change. So that goes first. made DIR: the make came to its end.
+making() {
+	mkdir -p "$1" 2>/dev/null && { exec 8>>"$1/.making"; } 2>/dev/null || die "cannot write to $1"
+	if ! flock -n 8; then
+		echo "waiting for the rest of a killed run to end" >&2
+		flock -w 600 8 || die "something still holds $1/.making; see fuser $1/.making"
+	fi
+	touch "$1/.now"
+	if [ -n "$(find "$1" -newer "$1/.now" -print -quit)" ]; then
+		echo "the clock was set back: making all of $1 anew" >&2
+		find "$1" -mindepth 1 ! -name .making -delete
+	elif [ -s "$1/.making" ]; then
+		find "$1" -type f -newer "$1/.making" ! -name .making -delete
+	fi
+	echo $$ >"$1/.making"
+}
+
+made() {
+	: >"$1/.making"
+	exec 8>&-
+}
+
+# subject BASE: what a verdict on BASE is about, as a number: the series, the tests, the configuration.
+subject() {
+	(cd "$TOP/patches/linux-$1" &&
+		cat series stock-fails ./*.patch ../../Kconfig.fragment ../../selftests/*.{cc,c,h} 2>/dev/null) |
+		sha256sum | cut -c 1-16
 }

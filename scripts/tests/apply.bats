@@ -148,3 +148,80 @@ prepare() {
 	run "$SCRIPTS/apply" "$T/series" "$T/tree"
 	[ "$status" -eq 0 ] && [[ $output == *": 0 files written in $T/tree" ]]
 }
+
+# killed_at COMMAND N ARGUMENT...: apply is killed when it runs COMMAND for the Nth time.
+killed_at() {
+	local n=$2
+	command_is "$1" 'echo >>"'"$T"'/runs"; [ "$(wc -l <"'"$T"'/runs")" -lt '"$n"' ] || { kill -9 $PPID; exit 1; }
+exec /usr/bin/'"$1"' "$@"'
+	: >"$T/runs"
+	shift 2
+	run "$SCRIPTS/apply" "$@"
+	rm "$T/bin/"*
+	[ "$status" -eq 137 ]
+}
+
+@test "apply: killed at any file, in place: nothing is done yet, or the next run does the rest" {
+	for n in 1 2 3; do
+		rm -rf "$T/tree" "$T/series"
+		prepare
+		killed_at mv "$n" "$T/series" "$T/tree"
+		run "$SCRIPTS/apply" "$T/series" "$T/tree"
+		[ "$status" -eq 0 ] || { echo "$n: $output"; false; }
+		grep -q line30_two "$T/tree/kernel/core.c"
+		grep -q head20_two "$T/tree/include/core.h"
+		[ "$(find "$T/tree" -type f | wc -l)" -eq 3 ] && [ ! -e "$T/tree/.apply" ]
+		run "$SCRIPTS/apply" "$T/series" "$T/tree"
+		one_line "apply: $T/tree has this series already"
+	done
+}
+
+@test "apply: killed while it copies, the next run makes the same copy, and no file of another time" {
+	prepare
+	"$SCRIPTS/apply" "$T/series" "$T/tree" "$T/right"
+	for command in rsync:1 sort:1 cp:3 cp:4 mv:1 mv:2 mv:3; do
+		"$SCRIPTS/apply" "$T/series" "$T/tree" "$T/dest"
+		find "$T/tree" -type f -exec touch -d '1 hour ago' {} +
+		touch -d '1 minute ago' "$T/stamp"
+		sed '/0002/d' "$T/series/series" >"$T/series.short"
+		cp -r "$T/series" "$T/less" && cp "$T/series.short" "$T/less/series"
+		echo "killed at $command"
+		killed_at "${command%:*}" "${command#*:}" "$T/less" "$T/tree" "$T/dest"
+		"$SCRIPTS/apply" "$T/less" "$T/tree" "$T/dest"
+		cmp "$T/tree/include/core.h" "$T/dest/include/core.h"
+		# An object of the longer series is older than that.
+		[ "$T/dest/include/core.h" -nt "$T/stamp" ] || { echo "$command: an old time"; false; }
+		"$SCRIPTS/apply" "$T/series" "$T/tree" "$T/dest"
+		diff -r "$T/right" "$T/dest"
+		rm -r "$T/less"
+	done
+}
+
+@test "apply: an image of other sources does not stay" {
+	prepare
+	"$SCRIPTS/apply" "$T/series" "$T/tree" "$T/dest"
+	mkdir -p "$T/dest/obj/arch/x86/boot"
+	touch "$T/dest/obj/arch/x86/boot/bzImage"
+	"$SCRIPTS/apply" "$T/series" "$T/tree" "$T/dest"
+	[ -e "$T/dest/obj/arch/x86/boot/bzImage" ]
+	sed -i 's/head20_two/head20_new/' "$T/series/0002-two.patch"
+	"$SCRIPTS/apply" "$T/series" "$T/tree" "$T/dest"
+	[ ! -e "$T/dest/obj/arch/x86/boot/bzImage" ]
+}
+
+@test "apply: a tree that cannot be written, a disk that is full" {
+	prepare
+	mkdir "$T/dest"
+	mount -t tmpfs -o ro tmpfs "$T/dest" 2>/dev/null || skip "cannot mount a tmpfs"
+	run "$SCRIPTS/apply" "$T/series" "$T/tree" "$T/dest/tree"
+	umount "$T/dest"
+	one_line "apply: cannot write to $T/dest/tree"
+	head -c 90000 /dev/urandom >"$T/tree/kernel/big"
+	mount -t tmpfs -o size=64k tmpfs "$T/dest"
+	run "$SCRIPTS/apply" "$T/series" "$T/tree" "$T/dest/tree"
+	mount -o remount,size=1m "$T/dest"
+	[ "$status" -ne 0 ] && [[ ${lines[-1]} == "apply: cannot copy "* ]] || { umount "$T/dest"; false; }
+	run "$SCRIPTS/apply" "$T/series" "$T/tree" "$T/dest/tree"
+	cmp "$T/tree/kernel/big" "$T/dest/tree/kernel/big" || { umount "$T/dest"; false; }
+	umount "$T/dest"
+}

@@ -100,3 +100,94 @@ prepare() {
 		! grep -q '^CONFIG_.*#' "$T/tree/obj/.config" || false
 	done
 }
+
+@test "build: an image is there only if the last build came to its end" {
+	prepare
+	"$SCRIPTS/build" "$T/tree"
+	FAKE_ERROR=broken run "$SCRIPTS/build" "$T/tree"
+	[ "$status" -eq 1 ]
+	[ ! -e "$T/tree/obj/arch/x86/boot/bzImage" ]
+	# A build of something else leaves it alone.
+	"$SCRIPTS/build" "$T/tree"
+	"$SCRIPTS/build" "$T/tree" Makefile
+	[ -e "$T/tree/obj/arch/x86/boot/bzImage" ]
+}
+
+# A tree whose Makefile makes an object of core.c, and the image of the object, as make does: by times.
+by_times() {
+	prepare
+	sed -i '/^bzImage:/,$d' "$T/tree/Makefile"
+	cat >>"$T/tree/Makefile" <<-'END'
+	bzImage: $(O)/arch/x86/boot/bzImage
+	$(O)/arch/x86/boot/bzImage: $(O)/core.o
+	> mkdir -p $(@D) && cp $< $@
+	$(O)/core.o: kernel/core.c
+	> cp $< $@
+	> @[ -z "$$FAKE_KILL" ] || { echo half >$@; kill -9 $$PPID; }
+	END
+}
+
+@test "build: what a killed build left half-written is made again" {
+	by_times
+	"$SCRIPTS/build" "$T/tree"
+	echo "int more;" >>"$T/tree/kernel/core.c"
+	FAKE_KILL=1 run "$SCRIPTS/build" "$T/tree"
+	[ "$status" -eq 1 ]
+	[ "$(cat "$T/tree/obj/core.o")" = half ]
+	"$SCRIPTS/build" "$T/tree"
+	cmp "$T/tree/kernel/core.c" "$T/tree/obj/arch/x86/boot/bzImage"
+}
+
+@test "build: a clock that was set back does not make old objects newer than a change" {
+	by_times
+	"$SCRIPTS/build" "$T/tree"
+	find "$T/tree/obj" -exec touch -d '1 day' {} +
+	echo "int more;" >>"$T/tree/kernel/core.c"
+	run "$SCRIPTS/build" "$T/tree"
+	[[ ${lines[0]} == "the clock was set back: "* ]]
+	cmp "$T/tree/kernel/core.c" "$T/tree/obj/arch/x86/boot/bzImage"
+	run "$SCRIPTS/build" "$T/tree"
+	[[ $output != *"clock"* ]]
+}
+
+@test "build: waits for what a killed build had started" {
+	prepare
+	mkdir -p "$T/tree/obj"
+	(flock 8; sleep 1; touch "$T/ended") 8>>"$T/tree/obj/.making" 3>&- &
+	for _ in $(seq 50); do flock -n "$T/tree/obj/.making" true || break; sleep 0.1; done
+	run "$SCRIPTS/build" "$T/tree"
+	[ "$status" -eq 0 ] && [ -e "$T/ended" ]
+	[ "${lines[0]}" = "waiting for the rest of a killed run to end" ]
+}
+
+@test "build: a configuration that is cut short is made anew, one that the build changes is told" {
+	prepare
+	"$SCRIPTS/build" "$T/tree"
+	echo CONFIG_ONE=y >"$T/tree/obj/.config"
+	run "$SCRIPTS/build" "$T/tree"
+	[[ $output == *configuration* ]]
+	grep -q CONFIG_TWO=y "$T/tree/obj/.config"
+	sed -i 's/^bzImage:/&\n> sed -i \/TWO\/d $(O)\/.config/' "$T/tree/Makefile"
+	run "$SCRIPTS/build" "$T/tree"
+	[[ ${lines[-1]} == "build: $T/fragment: did not survive the build of Linux 6.1.9: CONFIG_TWO=y"* ]]
+	[ ! -e "$T/tree/obj/arch/x86/boot/bzImage" ]
+}
+
+@test "build: a tree that cannot be written, a disk that is full" {
+	prepare
+	mkdir "$T/tree/obj"
+	mount -t tmpfs -o ro tmpfs "$T/tree/obj" 2>/dev/null || skip "cannot mount a tmpfs"
+	run "$SCRIPTS/build" "$T/tree"
+	umount "$T/tree/obj"
+	one_line "build: cannot write to $T/tree/obj"
+	mount -t tmpfs -o size=64k tmpfs "$T/tree/obj"
+	head -c 90000 /dev/urandom >"$T/tree/kernel/core.c"
+	run "$SCRIPTS/build" "$T/tree"
+	ls "$T/tree/obj/arch/x86/boot/bzImage" && [ "$(stat -c %s "$T/tree/obj/arch/x86/boot/bzImage")" -eq 90000 ] && full=no
+	[ "$status" -eq 1 ] && [ -z "${full:-}" ] || { umount "$T/tree/obj"; false; }
+	# With room again, the next run makes it whole.
+	mount -o remount,size=1m "$T/tree/obj"
+	run "$SCRIPTS/build" "$T/tree"
+	cmp "$T/tree/kernel/core.c" "$T/tree/obj/arch/x86/boot/bzImage" || { umount "$T/tree/obj"; false; }
+	umount "$T/tree/obj"
+}

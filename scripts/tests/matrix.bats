@@ -8,7 +8,8 @@ measured() {
 	printf '#!/bin/sh\necho "a  C1  says a"\necho "b  C6  says b"\n' >"$BUILD/linux-$1/selftests/perf_bpf_filter"
 	chmod +x "$BUILD/linux-$1/selftests/perf_bpf_filter"
 	cat >"$BUILD/results-$1.json" <<-END
-		{"stock": {"logs": "$BUILD/linux-$1/stock-boot", "tests": {"a": "$2", "b": "fail"},
+		{"of": "$(bash -c ". '$SCRIPTS/lib.sh'; subject $1")",
+		 "stock": {"logs": "$BUILD/linux-$1/stock-boot", "tests": {"a": "$2", "b": "fail"},
 		           "reasons": {"b": "7 of 900 hits lost, 3 detaches"}},
 		 "patched": {"logs": "$BUILD/linux-$1/patched-boot", "tests": {"a": "pass", "b": "pass"},
 		             "reasons": {"b": "0 of 900 hits lost, 3 detaches"}},
