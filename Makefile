@@ -18,6 +18,7 @@ help:
 	@echo '  make peers         run the tests that others wrote on both kernels'
 	@echo '  make bench         instructions that a hit costs, on stock and with the series, of what is built'
 	@echo '  make soak          boot N=100 times, with other CPUs and preemption: the same verdicts'
+	@echo '  make faults        kill the scripts N=50 times; let a guest try to hurt its host or to forge its verdict'
 	@echo '  make apply         put the series on your kernel tree: make apply KSRC=/path/to/linux'
 	@echo '  make selftests     build the tests and the probe against KSRC, into build/selftests'
 	@echo '  make probe         what does the kernel that runs here suppress?'
@@ -64,6 +65,9 @@ bench:
 soak:
 	@scripts/soak $(BASE) $(N)
 
+faults:
+	@scripts/faults $(BASE) $(N)
+
 apply:
 	@[ -n "$(KSRC)" ] || { echo 'make apply: say which tree: make apply KSRC=/path/to/linux' >&2; exit 2; }
 	@scripts/apply patches/linux-$(BASE) "$(KSRC)"
@@ -82,4 +86,4 @@ probe: selftests
 clean:
 	rm -rf $(or $(BUILD),build)
 
-.PHONY: help verify matrix check series prefixes dist mutants peers bench soak apply fetch selftests probe clean
+.PHONY: help verify matrix check series prefixes dist mutants peers bench soak faults apply fetch selftests probe clean

@@ -179,7 +179,7 @@ exec /usr/bin/'"$1"' "$@"'
 @test "apply: killed while it copies, the next run makes the same copy, and no file of another time" {
 	prepare
 	"$SCRIPTS/apply" "$T/series" "$T/tree" "$T/right"
-	for command in rsync:1 sort:1 cp:3 cp:4 mv:1 mv:2 mv:3; do
+	for command in rsync:1 sort:1 sort:2 cp:1 cp:2 cp:3 mv:1 mv:2 mv:3; do
 		"$SCRIPTS/apply" "$T/series" "$T/tree" "$T/dest"
 		find "$T/tree" -type f -exec touch -d '1 hour ago' {} +
 		touch -d '1 minute ago' "$T/stamp"

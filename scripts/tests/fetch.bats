@@ -218,3 +218,62 @@ esac'
 	[ -e "$T/updated" ]
 	[ ! -e "$T/sources" ]
 }
+
+@test "fetch: a package of another point release is refused, and goes" {
+	prepare 6.1.7
+	run "$SCRIPTS/fetch" 6.1 6.1.8-1
+	[ "$status" -eq 1 ]
+	[[ ${lines[-1]} == "fetch: linux-source-6.1 6.1.8-1 holds Linux 6.1.7; $BUILD/cache/linux-source-6.1_6.1.8-1_all.deb is removed" ]]
+	[ ! -e "$BUILD/linux-6.1.8-1/stock" ] && [ -z "$(ls "$BUILD/cache")" ]
+	# Of 6.1.80 neither.
+	package 6.1 6.1.80
+	run "$SCRIPTS/fetch" 6.1 6.1.8-1
+	[ "$status" -eq 1 ] && [[ ${lines[-1]} == *" holds Linux 6.1.80; "* ]]
+}
+
+@test "fetch: a package that was cut or changed in the cache is refused and goes, and the next run recovers" {
+	prepare
+	"$SCRIPTS/fetch" 6.1
+	cp -r "$BUILD/linux-6.1.9-1/stock" "$T/right"
+	size=$(stat -c %s "$T/the.deb")
+	for at in 0 60 $((size / 4)) $((size / 2)) $((size * 3 / 4)) $((size - 40)); do
+		for damage in cut changed; do
+			rm -rf "$BUILD/linux-6.1.9-1"
+			cp "$T/the.deb" "$BUILD/cache/linux-source-6.1_6.1.9-1_all.deb"
+			if [ $damage = cut ]; then
+				truncate -s "$at" "$BUILD"/cache/*.deb
+			else
+				printf 'rubbish' | dd of="$(echo "$BUILD"/cache/*.deb)" bs=1 seek="$at" conv=notrunc status=none
+			fi
+			run "$SCRIPTS/fetch" 6.1
+			# Here and there it does not matter.
+			[ "$status" -eq 0 ] || { [ ! -e "$BUILD/linux-6.1.9-1/stock" ] && [ -z "$(ls "$BUILD/cache")" ]; }
+			[ "$status" -eq 0 ] || [[ ${lines[-1]} == "fetch: cannot unpack "* ]]
+			run "$SCRIPTS/fetch" 6.1
+			[ "$status" -eq 0 ]
+			diff -r "$T/right" "$BUILD/linux-6.1.9-1/stock"
+		done
+	done
+}
+
+@test "fetch: what apt says of a wrong checksum is passed on, and nothing is left" {
+	prepare
+	cp "$T/bin/apt-get" "$T/bin/apt-get-good"
+	command_is apt-get '[ "$1" != update ] || exit 0; cp "'"$T"'/the.deb" partial
+echo "E: Failed to fetch http://mirror/linux-source.deb  Hash Sum mismatch"; exit 100'
+	run "$SCRIPTS/fetch" 6.1
+	[ "$status" -eq 1 ]
+	[[ ${lines[-1]} == "fetch: cannot download "*"Hash Sum mismatch; "* ]]
+	[ -z "$(find "$BUILD" -type f)" ]
+	mv "$T/bin/apt-get-good" "$T/bin/apt-get"
+	"$SCRIPTS/fetch" 6.1
+}
+
+@test "fetch: a build folder that cannot be written is one line" {
+	prepare
+	mkdir "$BUILD"
+	mount -t tmpfs -o ro tmpfs "$BUILD" 2>/dev/null || skip "cannot mount a tmpfs"
+	run "$SCRIPTS/fetch" 6.1
+	umount "$BUILD"
+	one_line "fetch: cannot write to $BUILD"
+}

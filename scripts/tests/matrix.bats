@@ -50,3 +50,11 @@ measured() {
 	run "$SCRIPTS/prefixes" 4.19
 	one_line "prefixes: no such base: 4.19"
 }
+
+@test "matrix: results of other patches or tests are told, and are no success" {
+	measured 6.1 fail
+	sed -i 's/"of": "/&0/' "$BUILD/results-6.1.json"
+	run "$SCRIPTS/matrix"
+	[ "$status" -eq 1 ]
+	[[ ${lines[-1]} == "matrix: 6.1 was measured with other patches or tests; make verify BASE=6.1 measures it again" ]]
+}

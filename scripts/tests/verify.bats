@@ -72,3 +72,69 @@ load common
 		[ "$verb" = help ] || [[ $output == *"make $verb "* ]]
 	done
 }
+
+@test "verify: a build folder that cannot be written is one line" {
+	mkdir "$BUILD"
+	mount -t tmpfs -o ro tmpfs "$BUILD" 2>/dev/null || skip "cannot mount a tmpfs"
+	run "$SCRIPTS/verify" 6.1
+	umount "$BUILD"
+	one_line "verify: cannot write to $BUILD"
+}
+
+@test "verify: a lock that a killed run left behind, or rubbish in it, stops nobody" {
+	command_is dpkg-query 'echo installed'
+	mkdir "$BUILD"
+	for rubbish in 1 $$ -1 '' 'a b c'; do
+		printf '%s' "$rubbish" >"$BUILD/.lock"
+		KSRC=$T run "$SCRIPTS/verify" 6.1
+		one_line "verify: KSRC=$T is not a kernel tree *"
+	done
+}
+
+@test "verify: a file of KSRC that changes to an older one is copied as new" {
+	command_is dpkg-query 'echo installed'
+	fake_tree "$T/tree"
+	KSRC=$T/tree run "$SCRIPTS/verify" 6.1
+	copy=$(echo "$BUILD"/ksrc-*/stock)
+	cmp "$T/tree/kernel/core.c" "$copy/kernel/core.c"
+	touch "$T/stamp"
+	sleep 0.1
+	# Of the same length, as patch -R or "mv core.c.orig core.c" may leave it.
+	sed -i 's/line10;/line99;/' "$T/tree/kernel/core.c"
+	touch -d '1 day ago' "$T/tree/kernel/core.c"
+	KSRC=$T/tree run "$SCRIPTS/verify" 6.1
+	cmp "$T/tree/kernel/core.c" "$copy/kernel/core.c"
+	[ "$copy/kernel/core.c" -nt "$T/stamp" ]
+	[ "$copy/include/core.h" -ot "$T/stamp" ]
+}
+
+# What a verify of this base has found: a verdict about $2.
+found() {
+	mkdir -p "$BUILD"
+	printf '{\n "verdict": "%s",\n "of": "%s"\n}\n' "$1" "$2" >"$BUILD/results-6.1.json"
+}
+
+@test "dist: only what was measured with the patches and tests that are here, and holds" {
+	now=$(bash -c ". '$SCRIPTS/lib.sh'; subject 6.1")
+	found fail "$now"
+	run "$SCRIPTS/dist" 6.1
+	one_line "dist: make verify BASE=6.1 says that the series does not hold"
+	found pass 0123456789abcdef
+	run "$SCRIPTS/dist" 6.1
+	one_line "dist: patches or tests are not those that were measured; run make verify BASE=6.1 again"
+}
+
+@test "what a verdict is about changes with every patch, test and option" {
+	mkdir "$T/repo"
+	(cd "$SCRIPTS/.." && cp -r scripts patches selftests Kconfig.fragment "$T/repo")
+	subject() { bash -c ". '$T/repo/scripts/lib.sh'; subject 6.1"; }
+	right=$(subject)
+	for file in patches/linux-6.1/series patches/linux-6.1/0001-*.patch patches/linux-6.1/stock-fails \
+		Kconfig.fragment selftests/harness.cc selftests/filter.bpf.c selftests/perf.h; do
+		cp "$T/repo/"$file "$T/saved"
+		echo "# more" >>"$(echo "$T/repo/"$file)"
+		[ "$(subject)" != "$right" ]
+		cp "$T/saved" "$(echo "$T/repo/"$file)"
+	done
+	[ "$(subject)" = "$right" ]
+}
