@@ -1,26 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Measures what one hit of a breakpoint costs the task that hits it, by what hangs on the event:
- * in ticks of the TSC, which in a guest of "scripts/boot --accel icount" are instructions.
+ * What a hit costs, and what it costs to be stopped at the one that matters: in ticks of the TSC,
+ * which in a guest of "scripts/boot --accel icount" are instructions. Here is what one hit of a
+ * breakpoint costs the task that hits it, by what hangs on the event; the other parts have files
+ * of their own.
  */
+#include "bench.h"
+
 #include <bpf/bpf.h>
-#include <bpf/libbpf.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <time.h>
+#include <sys/utsname.h>
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
 
 #include "effects.h"
-#include "perf.h"
-
-#include <bench.skel.h>
 
 enum class Breakpoint { NONE, COUNTS, SAMPLES };
 enum class Says { NO_PROGRAM, REJECTS, REJECTS_BY_REGISTERS, ACCEPTS };
@@ -78,98 +81,98 @@ static constexpr Way ways[] = {
 static constexpr int WARM_UP = 100, ROUNDS = 1000;
 static std::array<uint64_t, ROUNDS> taken;
 
-struct Cost {
-	bool available;
-	uint64_t min, p50, p99;
-};
+const char *measuring = "";
+const std::vector<int> cpus = usable_cpus();
 
-[[noreturn]] static void give_up(const char *id, const char *what, const char *why)
+/* _exit(), for it may be a child that ends. */
+void give_up(const char *what, const char *why)
 {
-	fprintf(stderr, "perf_bpf_bench: %s: %s%s%s\n", id, what, *why ? ": " : "", why);
-	exit(2);
+	fprintf(stderr, "perf_bpf_bench: %s: %s%s%s\n", measuring, what, *why ? ": " : "", why);
+	_exit(2);
 }
-
-static const char *measuring = "";
 
 void setup_failed(const char *what, int err)
 {
-	give_up(measuring, what, strerrorname_np(err) ?: "unknown error");
+	give_up(what, strerrorname_np(err) ?: "unknown error");
 }
 
-void unavailable(const char *reason)
+void expect(const char *what, uint64_t seen, uint64_t expected)
 {
-	give_up(measuring, reason, "");
+	if (seen != expected)
+		give_up((std::to_string(seen) + " " + what + ", not " + std::to_string(expected))
+				.c_str());
 }
 
-static uint64_t now()
+Spread spread(std::vector<double> values)
 {
-#ifdef __x86_64__
-	return __builtin_ia32_rdtsc();
-#else
-	timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC_RAW, &t);
-	return t.tv_sec * 1000000000ull + t.tv_nsec;
-#endif
+	std::sort(values.begin(), values.end());
+	return { values[values.size() / 2], values.front(), values.back() };
 }
 
-class Bench {
-public:
-	explicit Bench(Says says)
-	{
-		libbpf_set_print(nullptr);
-		skel_ = bench__open();
-		if (!skel_)
-			setup_failed("bpf object", errno);
-
-		bool registers = says == Says::REJECTS_BY_REGISTERS;
-		bpf_program *wanted =
-			registers ? skel_->progs.compares_registers : skel_->progs.answers;
-
-		bpf_program__set_autoload(skel_->progs.compares_registers, registers);
-		bpf_program__set_autoload(skel_->progs.answers, !registers);
-		skel_->bss->verdict = says == Says::ACCEPTS;
-		if (int err = bench__load(skel_))
-			setup_failed("bpf() to load the program", -err);
-		prog_fd_ = bpf_program__fd(wanted);
-	}
-	~Bench()
-	{
-		bench__destroy(skel_);
-	}
-	Bench(const Bench &) = delete;
-
-	void attach(const Event &event) const
-	{
-		if (ioctl(event.fd(), PERF_EVENT_IOC_SET_BPF, prog_fd_))
-			setup_failed("PERF_EVENT_IOC_SET_BPF", errno);
-	}
-
-	/* As the kernel counts them, while somebody holds what bpf_enable_stats() returns. */
-	uint64_t runs() const
-	{
-		bpf_prog_info info = {};
-		uint32_t size = sizeof(info);
-
-		if (bpf_obj_get_info_by_fd(prog_fd_, &info, &size))
-			setup_failed("bpf() to ask for the program's runs", errno);
-		return info.run_cnt;
-	}
-
-private:
-	bench *skel_;
-	int prog_fd_;
-};
-
-/* Whether the hits were what the way says they are; a figure of something else is worse than none. */
-static void expect(const char *what, uint64_t seen, uint64_t expected)
+void add_ratio(Row &row, const std::vector<double> &ticks, const std::vector<double> &floor)
 {
-	if (seen == expected)
+	std::vector<double> ratios;
+
+	if (ticks.size() != floor.size())
 		return;
-	fprintf(stderr, "perf_bpf_bench: %s: %llu %s, not %llu\n", measuring,
-		static_cast<unsigned long long>(seen), what,
-		static_cast<unsigned long long>(expected));
-	exit(2);
+	for (size_t i = 0; i < ticks.size(); i++)
+		ratios.push_back(ticks[i] / floor[i]);
+
+	auto [median, least, most] = spread(ratios);
+
+	row.figures.insert(row.figures.end(),
+			   { { "ratio", median }, { "least", least }, { "most", most } });
+}
+
+double microseconds(double ticks)
+{
+	const auto clock = [] {
+		timespec t;
+
+		clock_gettime(CLOCK_MONOTONIC_RAW, &t);
+		return t.tv_sec * 1e6 + t.tv_nsec / 1e3;
+	};
+	static const double ticks_per_microsecond = [=] {
+		const uint64_t from = now();
+		const double began = clock();
+
+		while (clock() < began + 50000)
+			;
+		return (now() - from) / (clock() - began);
+	}();
+
+	return ticks / ticks_per_microsecond;
+}
+
+Bench::Bench(const char *name)
+{
+	bpf_program *program;
+
+	libbpf_set_print(nullptr);
+	skel_ = bench__open();
+	if (!skel_)
+		setup_failed("bpf object", errno);
+	program_ = bpf_object__find_program_by_name(skel_->obj, name);
+	bpf_object__for_each_program (program, skel_->obj)
+		bpf_program__set_autoload(program, program == program_);
+	if (int err = bench__load(skel_))
+		setup_failed("bpf() to load the program", -err);
+}
+
+void Bench::attach(const Event &event) const
+{
+	if (ioctl(event.fd(), PERF_EVENT_IOC_SET_BPF, bpf_program__fd(program_)))
+		setup_failed("PERF_EVENT_IOC_SET_BPF", errno);
+}
+
+uint64_t Bench::runs() const
+{
+	bpf_prog_info info = {};
+	uint32_t size = sizeof(info);
+
+	if (bpf_obj_get_info_by_fd(bpf_program__fd(program_), &info, &size))
+		setup_failed("bpf() to ask for the program's runs", errno);
+	return info.run_cnt;
 }
 
 static void hit_often(int times)
@@ -178,8 +181,9 @@ static void hit_often(int times)
 		hit(i);
 }
 
-static Cost measure(const Way &way)
+static Row measure(const Way &way)
 {
+	Row row = { way.id, way.title, way.says != Says::NO_PROGRAM };
 	const int rt = setsig_signal();
 	const bool counts = way.breakpoint == Breakpoint::COUNTS;
 	const bool accepted = way.says == Says::NO_PROGRAM || way.says == Says::ACCEPTS;
@@ -189,8 +193,10 @@ static Cost measure(const Way &way)
 	Signals signals({ rt, SIGTRAP });
 
 	measuring = way.id;
-	if (way.sigtrap && !has_sigtrap())
-		return {};
+	if (way.sigtrap && !has_sigtrap()) {
+		row.why = "the kernel has no attr.sigtrap";
+		return row;
+	}
 	if (way.breakpoint != Breakpoint::NONE) {
 		perf_event_attr attr = breakpoint(hit);
 
@@ -205,7 +211,9 @@ static Cost measure(const Way &way)
 	if (way.async)
 		event->async(rt, gettid());
 	if (way.says != Says::NO_PROGRAM) {
-		program.emplace(way.says);
+		program.emplace(way.says == Says::REJECTS_BY_REGISTERS ? "compares_registers"
+								       : "answers");
+		program->globals()->verdict = way.says == Says::ACCEPTS;
 		program->attach(*event);
 	}
 	if (event)
@@ -243,79 +251,166 @@ static Cost measure(const Way &way)
 	}
 
 	std::sort(taken.begin(), taken.end());
-	return { .available = true,
-		 .min = taken.front(),
-		 .p50 = taken[ROUNDS / 2],
-		 .p99 = taken[ROUNDS * 99 / 100] };
+	row.figures = { { "min", taken.front() },
+			{ "p50", taken[ROUNDS / 2] },
+			{ "p99", taken[ROUNDS * 99 / 100] } };
+	return row;
 }
 
-static void print_table(const Cost *costs)
+static Table hits(int)
 {
-	printf("%-42s %10s %10s %10s\n", "TSC ticks for one hit", "min", "p50", "p99");
-	for (const Way &way : ways) {
-		const Cost &cost = *costs++;
+	Table table;
 
-		printf("%-42s", way.title);
-		if (cost.available)
-			printf(" %10llu %10llu %10llu\n", static_cast<unsigned long long>(cost.min),
-			       static_cast<unsigned long long>(cost.p50),
-			       static_cast<unsigned long long>(cost.p99));
-		else
-			printf(" %10s\n", "unavailable");
+	for (const Way &way : ways)
+		table.rows.push_back(measure(way));
+	return table;
+}
+
+/* The first is what a run without arguments measures. */
+static const struct Part {
+	const char *id, *title;
+	Table (*measure)(int rounds);
+} parts[] = {
+	{ "ways", "TSC ticks of one hit", hits },
+	{ "stops", "TSC ticks of one arrival that is not the one to stop at", stops },
+	{ "scaling", "TSC ticks of one rejected hit, by how many there are", scaling },
+	{ "profile", "a profile: what it takes of a CPU, and of its samples", profile },
+	{ "replay", "microseconds of CPU time to get to the n-th arrival", replay },
+};
+
+/* A virtual machine may see to exceptions itself, which then cost it microseconds. */
+static bool is_virtual()
+{
+#ifdef __x86_64__
+	unsigned a, b, c = 0, d;
+
+	return __get_cpuid(1, &a, &b, &c, &d) && c & 1u << 31;
+#else
+	return !access("/sys/hypervisor", F_OK);
+#endif
+}
+
+static std::string number(double value)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), value == std::round(value) ? "%.0f" : "%.3f", value);
+	return text;
+}
+
+static void print_table(const Part &part, const Table &table)
+{
+	bool heading = false;
+
+	for (const Row &row : table.rows) {
+		if (!heading && row.why.empty()) {
+			heading = printf("%-50s", part.title);
+			for (auto &[name, value] : row.figures)
+				printf(" %10s", name);
+			putchar('\n');
+		}
+		printf("%-50s", row.title.c_str());
+		for (auto &[name, value] : row.figures)
+			printf(" %10s", number(value).c_str());
+		if (!row.why.empty())
+			printf(" not measured: %s", row.why.c_str());
+		putchar('\n');
 	}
+	for (const std::string &line : table.notes)
+		printf("# %s\n", line.c_str());
+	putchar('\n');
 }
 
-static void print_json(const Cost *costs)
+static void print_json(const Part &part, const Table &table)
 {
-	printf("{\"rounds\": %d, \"ways\": [", ROUNDS);
-	for (const Way &way : ways) {
-		const Cost &cost = *costs++;
+	const char *comma = "";
 
+	printf(",\n\"%s\": [", part.id);
+	for (const Row &row : table.rows) {
 		printf("%s\n  {\"id\": \"%s\", \"title\": \"%s\", \"program\": %s, \"available\": "
 		       "%s",
-		       &way == ways ? "" : ",", way.id, way.title,
-		       way.says == Says::NO_PROGRAM ? "false" : "true",
-		       cost.available ? "true" : "false");
-		if (cost.available)
-			printf(", \"min\": %llu, \"p50\": %llu, \"p99\": %llu",
-			       static_cast<unsigned long long>(cost.min),
-			       static_cast<unsigned long long>(cost.p50),
-			       static_cast<unsigned long long>(cost.p99));
+		       comma, row.id.c_str(), row.title.c_str(), row.program ? "true" : "false",
+		       row.why.empty() ? "true" : "false");
+		comma = ",";
+		for (auto &[name, value] : row.figures)
+			printf(", \"%s\": %s", name, number(value).c_str());
+		if (!row.why.empty())
+			printf(", \"why\": \"%s\"", row.why.c_str());
 		putchar('}');
 	}
-	printf("\n]}\n");
+	printf("\n],\n\"%s.title\": \"%s\",\n\"%s.notes\": [", part.id, part.title, part.id);
+	comma = "";
+	for (const std::string &line : table.notes) {
+		printf("%s\n  \"%s\"", comma, line.c_str());
+		comma = ",";
+	}
+	printf("]");
 }
 
-static const char usage[] = "usage: perf_bpf_bench [--json]\n"
-			    "Measures what one hit of a breakpoint costs, by what hangs on the "
-			    "event, in ticks of the TSC.\n"
-			    "  --json       one JSON object instead of the table\n"
-			    "  -h, --help   this text\n";
+static const char usage[] =
+	"usage: perf_bpf_bench [--json] [--rounds N] [PART...]\n"
+	"Measures what one hit of a breakpoint costs, in ticks of the TSC.\n"
+	"  ways         by what hangs on the event (without a PART, this one)\n"
+	"  stops        against other ways to stop at the one arrival that matters\n"
+	"  scaling      with more breakpoints, threads, CPUs, conditions, inherited events\n"
+	"  profile      samples read from a ring, against samples counted in the kernel\n"
+	"  replay       the time it takes to get to the n-th arrival\n"
+	"  --rounds N   measures all but the first that often (7)\n"
+	"  --json       one JSON object instead of tables\n"
+	"  -h, --help   this text\n";
+
+[[noreturn]] static void bad_usage(const char *argument)
+{
+	fprintf(stderr, "perf_bpf_bench: unknown argument %s (try --help)\n", argument);
+	exit(2);
+}
 
 int main(int argc, char **argv)
 {
+	std::vector<const Part *> wanted;
 	bool json = false;
+	int rounds = 7;
+	utsname kernel;
 
 	for (int i = 1; i < argc; i++) {
-		if (!strcmp(argv[i], "--json")) {
+		auto part = std::find_if(std::begin(parts), std::end(parts),
+					 [=](const Part &p) { return !strcmp(p.id, argv[i]); });
+
+		if (part != std::end(parts)) {
+			wanted.push_back(part);
+		} else if (!strcmp(argv[i], "--json")) {
 			json = true;
+		} else if (!strcmp(argv[i], "--rounds")) {
+			char *end = argv[i];
+
+			if (++i < argc)
+				rounds = strtol(argv[i], &end, 10);
+			if (i == argc || *end || rounds < 1 || rounds > 1000)
+				bad_usage(argv[i - 1]);
 		} else if (!strcmp(argv[i], "-h") || !strcmp(argv[i], "--help")) {
 			fputs(usage, stdout);
 			return 0;
 		} else {
-			fprintf(stderr, "perf_bpf_bench: unknown argument %s (try --help)\n",
-				argv[i]);
-			return 2;
+			bad_usage(argv[i]);
 		}
 	}
-
-	Cost costs[std::size(ways)];
+	if (wanted.empty())
+		wanted.push_back(parts);
 
 	/* A user without the right to lock memory measures all the same: the warm-up touches it. */
 	mlockall(MCL_CURRENT | MCL_FUTURE);
-	run_on(usable_cpus().back());
-	for (size_t i = 0; i < std::size(ways); i++)
-		costs[i] = measure(ways[i]);
-	json ? print_json(costs) : print_table(costs);
+	run_on(cpus.back());
+	uname(&kernel);
+	if (json)
+		printf("{\"rounds\": %d, \"kernel\": \"%s\", \"virtual\": %s", rounds,
+		       kernel.release, is_virtual() ? "true" : "false");
+	for (const Part *part : wanted) {
+		Table table = part->measure(rounds);
+
+		json ? print_json(*part, table) : print_table(*part, table);
+		fflush(stdout);
+	}
+	if (json)
+		printf("\n}\n");
 	return 0;
 }
