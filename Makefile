@@ -16,7 +16,7 @@ help:
 	@echo '  make dist          dist/linux-BASE.mbox for git am, selftests included, and a cover letter'
 	@echo '  make mutants       break one rule after the other; the tests named for it must fail'
 	@echo '  make peers         run the tests that others wrote on both kernels'
-	@echo '  make bench         instructions that a hit costs, on stock and with the series, of what is built'
+	@echo '  make bench         what a hit costs, against every other way to stop at it, of what is built'
 	@echo '  make soak          boot N=100 times, with other CPUs and preemption: the same verdicts'
 	@echo '  make faults        kill the scripts N=50 times; let a guest try to hurt its host or to forge its verdict'
 	@echo '  make apply         put the series on your kernel tree: make apply KSRC=/path/to/linux'
@@ -59,7 +59,7 @@ peers:
 	@scripts/peers $(BASE)
 
 bench:
-	@scripts/deps
+	@scripts/deps gnuplot-nox
 	@scripts/bench
 
 soak:

@@ -14,6 +14,7 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
@@ -272,6 +273,9 @@ static void handler_sigtrap(int)
 
 static void uprobe(int)
 {
+	if (access("/sys/bus/event_source/devices/uprobe", F_OK))
+		unavailable("no uprobe events (CONFIG_UPROBE_EVENTS)");
+
 	Bench bench("signals");
 
 	LIBBPF_OPTS(bpf_uprobe_opts, opts, .func_name = "arrive");
@@ -280,7 +284,7 @@ static void uprobe(int)
 		bpf_program__attach_uprobe_opts(bench.program(), 0, "/proc/self/exe", 0, &opts);
 
 	if (!link)
-		unavailable("no uprobe events (CONFIG_UPROBE_EVENTS)");
+		setup_failed("attaching to the uprobe", errno);
 	on_signal(SIGUSR1, is_told);
 	bench.globals()->wanted = run->wanted;
 	loop();
@@ -641,7 +645,9 @@ Table stops(int rounds)
 
 		Row &row = table.rows[i];
 
-		row.figures = { { "p50", spread(ticks[i]).median } };
+		double p50 = spread(ticks[i]).median;
+
+		row.figures = { { "p50", p50 }, { "ns", std::round(microseconds(p50) * 1000) } };
 		add_ratio(row, ticks[i], ticks[FLOOR]);
 	}
 	return table;
@@ -661,7 +667,14 @@ Table replay(int rounds)
 {
 	constexpr uint64_t MOST = 1000000;
 	constexpr double TOO_LONG = 10, ENOUGH = 5; /* seconds: for one, and for all of an n */
-	const Way *const seeks[] = { &ways[BARE], &way_of("program.rr"), &way_of("ptrace.int3") };
+	const struct {
+		const Way &way;
+		const char *figure, *name;
+	} seeks[] = {
+		{ ways[BARE], "freely", "running freely" },
+		{ way_of("program.rr"), "program adds", "the program" },
+		{ way_of("ptrace.int3"), "INT3 adds", "ptrace INT3" },
+	};
 	enum { FREELY, PROGRAM, INT3, SEEKS };
 	Table table;
 	double expected[SEEKS] = {}; /* seconds, ten times what the last n has taken */
@@ -675,7 +688,7 @@ Table replay(int rounds)
 			for (int i = 0; i < SEEKS; i++) {
 				if (expected[i] > TOO_LONG)
 					continue;
-				row.why = try_way(*seeks[i], n, n - 1);
+				row.why = try_way(seeks[i].way, n, n - 1);
 				if (!row.why.empty())
 					break;
 				us[i].push_back((run->stopped - run->began) / 1e3);
@@ -686,20 +699,18 @@ Table replay(int rounds)
 			for (int i = PROGRAM; i < SEEKS; i++)
 				if (!us[i].empty())
 					us[i].back() -= us[FREELY].back();
-			if (!us[INT3].empty())
+			if (!us[PROGRAM].empty() && !us[INT3].empty())
 				less.push_back(100 - 100 * us[PROGRAM].back() / us[INT3].back());
 		}
 		if (row.why.empty()) {
-			static constexpr const char *names[] = { "freely", "program adds",
-								 "INT3 adds" };
-
 			for (int i = 0; i < SEEKS; i++) {
 				if (us[i].empty()) {
-					table.notes.push_back(row.title + ": left out, " +
-							      names[i] + " more than some seconds");
+					table.notes.push_back(
+						row.title + ": " + seeks[i].name +
+						" left out, for it would take more than 10 s");
 					continue;
 				}
-				row.figures.push_back({ names[i], spread(us[i]).median });
+				row.figures.push_back({ seeks[i].figure, spread(us[i]).median });
 				expected[i] = spread(us[i]).median * 10 / 1e6;
 			}
 			if (!less.empty()) {

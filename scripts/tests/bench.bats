@@ -2,21 +2,28 @@
 # SPDX-License-Identifier: GPL-2.0
 load common
 
-# figures WAY=P50...: what perf_bpf_bench --json prints; a figure of "-" is of a way the kernel lacks
-figures() {
-	local way comma="" program
-	printf '{"ways": ['
+# rows PART WAY=P50...: a part of what perf_bpf_bench --json prints; a figure of "-" is of a way the
+# kernel lacks
+rows() {
+	local part=$1 way comma="" program
+	shift
+	printf '"%s": [' "$part"
 	for way; do
-		case $way in rejects* | accepts*) program=true ;; *) program=false ;; esac
+		case $way in rejects* | accepts* | program*) program=true ;; *) program=false ;; esac
 		printf '%s\n{"id": "%s", "title": "way %s", "program": %s, ' "$comma" "${way%=*}" "${way%=*}" $program
 		if [ "${way#*=}" = - ]; then
-			printf '"available": false}'
+			printf '"available": false, "why": "it is old"}'
 		else
-			printf '"available": true, "p50": %s}' "${way#*=}"
+			printf '"available": true, "p50": %s, "ratio": 1.5, "least": 1.25, "most": 2}' "${way#*=}"
 		fi
 		comma=,
 	done
-	printf ']}\n'
+	printf '], "%s.title": "TSC ticks of one %s"' "$part" "$part"
+}
+
+# figures WAY=P50...: what perf_bpf_bench --json prints without a part
+figures() {
+	printf '{%s}\n' "$(rows ways "$@")"
 }
 
 # guest KERNEL COMPILER WAY=P50...: the folder of a guest that measured that
@@ -51,8 +58,26 @@ built() {
 	command_is apt-cache 'echo "linux-source-6.1 | 6.1.9-1 | archive"'
 	command_is make 'exit 0'
 	fake_qemu
-	figures bare=7 sampling=822 sigtrap=4672 rejects=676 >"$T/figures-stock"
-	figures bare=7 sampling=822 sigtrap=- rejects=600 >"$T/figures-patched"
+	{
+		echo "{$(rows ways bare=7 sampling=822 sigtrap=4672 rejects=676 rejects.async=4909),"
+		echo "$(rows stops bare=21 counting=481 program.async=- program.rr=- ptrace.int3=10021)}"
+	} >"$T/figures-stock"
+	{
+		echo "{$(rows ways bare=7 sampling=822 sigtrap=- rejects=600 rejects.async=600),"
+		echo "$(rows stops bare=21 counting=481 program.async=620 program.rr=1021 ptrace.int3=10021)}"
+	} >"$T/figures-patched"
+	# What runs on this machine, and what draws.
+	mkdir -p "$BUILD/linux-6.1.9-1/selftests"
+	{
+		echo '{"rounds": 7, "kernel": "6.18.1-test", "virtual": true,'
+		echo "$(rows stops counting=26 program.async=27 ptrace.int3=500 uprobe=-),"
+		echo "$(rows replay 10=3), \"replay.notes\": [\"1000000: left out\"]}"
+	} >"$T/figures-here"
+	printf '#!/bin/sh\necho "$*" >>"%s"\ncat "%s"\n' "$T/ran-here" "$T/figures-here" \
+		>"$BUILD/linux-6.1.9-1/selftests/perf_bpf_bench"
+	chmod +x "$BUILD/linux-6.1.9-1/selftests/perf_bpf_bench"
+	command_is gnuplot 'tee "'"$T"'/drawn"'
+	command_is id 'echo 0'
 	export FAKE_GUEST='up; [[ $* == */stock/* ]] && kernel=stock || kernel=patched
 		cat "'$T'/figures-$kernel" >>"$output"; echo "exit 0" >"$verdict"'
 }
@@ -96,6 +121,92 @@ built() {
 	[[ $output =~ "way sigtrap"\ +4672\ +- ]]
 	python3 -c "import json; b = json.load(open('$BUILD/bench.json'))['6.1']
 assert b['patched']['ways']['rejects']['p50'] == 600 and b['stock']['ways']['rejects']['p50'] == 676"
+}
+
+@test "bench: the other ways to stop, in the guests and on this machine" {
+	built
+	run "$SCRIPTS/bench"
+	[ "$status" -eq 0 ]
+	[[ $output =~ "guest instructions of one stops"\ +stock\ +series ]]
+	[[ $output =~ "way program.async"\ +-\ +620 ]]
+	[[ $output == *"# -: it is old (6.1 stock)"* ]]
+	[[ $output == *"adds less than one by ptrace and INT3: 6.1 patched 90.0 %"* ]]
+	[ "$(cat "$T/ran-here")" = "--json stops scaling profile replay" ]
+	[[ $output == *"Linux 6.18.1-test, median of 7 rounds"* ]]
+	[[ $output == *"It is virtual"* ]]
+	[[ $output =~ "TSC ticks of one stops"\ +p50\ +ratio\ +least\ +most ]]
+	[[ $output =~ "way ptrace.int3"\ +500\ +1.5\ +1.25\ +2 ]]
+	[[ $output == *"# way uprobe: it is old"* ]]
+	[[ $output == *"# 1000000: left out"* ]]
+	python3 -c "import json; b = json.load(open('$BUILD/bench.json'))
+assert b['6.1']['patched']['stops']['program.async']['p50'] == 620 and b['here']['stops']['counting']['p50'] == 26"
+	sed -i 's/"virtual": true/"virtual": false/' "$T/figures-here"
+	run "$SCRIPTS/bench"
+	[ "$status" -eq 0 ]
+	[[ $output != *"It is virtual"* ]]
+}
+
+@test "bench: what is guarded is measured alone, and nothing on this machine" {
+	built
+	export FAKE_GUEST="$FAKE_GUEST"'; cat "$(dirname "$output")/command" >"'"$T"'/commands"'
+	run "$SCRIPTS/bench" 6.1
+	[[ $(cat "$T/commands") == *"perf_bpf_bench --json --rounds 1 ways stops scaling" ]]
+	rm "$T/ran-here"
+	run "$SCRIPTS/bench" --check 6.1
+	[[ $(cat "$T/commands") == *"perf_bpf_bench --json ways" ]]
+	[[ $output == *"way rejects"* ]]
+	[[ $output != *stops* ]]
+	[ ! -e "$T/ran-here" ]
+}
+
+@test "bench: this machine wants root, and is named if it does not measure" {
+	built
+	command_is id 'echo 1000'
+	run "$SCRIPTS/bench" 6.1
+	[ "$status" -eq 0 ]
+	[[ $output == *"bench: this machine is not measured: that takes root"* ]]
+	[[ $output != *"Times of this machine"* ]]
+	[ ! -e "$T/ran-here" ]
+	command_is id 'echo 0'
+	printf '#!/bin/sh\necho "perf_bpf_bench: uprobe: 2 stops, not 1"\nexit 2\n' \
+		>"$BUILD/linux-6.1.9-1/selftests/perf_bpf_bench"
+	run "$SCRIPTS/bench" 6.1
+	one_line "bench: this machine: perf_bpf_bench: uprobe: 2 stops, not 1"
+}
+
+@test "bench: the chart has the series, what stock costs, and this machine" {
+	built
+	run "$SCRIPTS/bench"
+	[ -s "$BUILD/bench.svg" ]
+	grep -q '"way program.async" 1' "$T/drawn"
+	grep -q '^1 620 620 620 ' "$T/drawn"
+	grep -q '^1 4909$' "$T/drawn"
+	grep -q '^3 1.5 1.25 2 ' "$T/drawn"
+	grep -q 'title "time in 6.18.1, virtual"' "$T/drawn"
+	[ "$(grep -c bare "$T/drawn")" -eq 0 ]
+}
+
+@test "bench-chart: no gnuplot, no figures, no such base, no stops, gnuplot complains" {
+	built
+	run "$SCRIPTS/bench-chart" "$BUILD/bench.json"
+	one_line "usage: bench-chart *"
+	run "$SCRIPTS/bench-chart" "$BUILD/bench.json" "$T/chart.svg"
+	one_line "bench-chart: $BUILD/bench.json: *scripts/bench writes it"
+	run "$SCRIPTS/bench"
+	run "$SCRIPTS/bench-chart" "$BUILD/bench.json" "$T/chart.svg" 6.12
+	one_line "bench-chart: $BUILD/bench.json: 6.12 was not measured (there is: 6.1)"
+	command_is gnuplot 'echo "line 3: it is wrong" >&2; exit 1'
+	run "$SCRIPTS/bench-chart" "$BUILD/bench.json" "$T/chart.svg"
+	one_line "bench-chart: gnuplot: line 3: it is wrong"
+	PATH=$T/none:/usr/bin:/bin
+	mkdir "$T/none"
+	ln -s /usr/bin/python3 "$T/none/python3"
+	PATH=$T/none run "$T/none/python3" "$SCRIPTS/bench-chart" "$BUILD/bench.json" "$T/chart.svg"
+	one_line "bench-chart: gnuplot is not installed; install gnuplot-nox"
+	[ ! -e "$T/chart.svg" ]
+	sed -i 's/"stops": {/"stops": {}, "x": {/' "$BUILD/bench.json"
+	run "$SCRIPTS/bench-chart" "$BUILD/bench.json" "$T/chart.svg"
+	one_line "bench-chart: 6.1: no stops were measured"
 }
 
 @test "bench: a guest that does not measure is named with its logs" {
