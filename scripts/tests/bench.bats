@@ -130,7 +130,7 @@ assert b['patched']['ways']['rejects']['p50'] == 600 and b['stock']['ways']['rej
 	[[ $output =~ "guest instructions of one stops"\ +stock\ +series ]]
 	[[ $output =~ "way program.async"\ +-\ +620 ]]
 	[[ $output == *"# -: it is old (6.1 stock)"* ]]
-	[[ $output == *"adds less than one by ptrace and INT3: 6.1 patched 90.0 %"* ]]
+	[[ $output == *"adds less than one by ptrace and INT3: 6.1 series 90.0 %"* ]]
 	[ "$(cat "$T/ran-here")" = "--json stops scaling profile replay" ]
 	[[ $output == *"Linux 6.18.1-test, median of 7 rounds"* ]]
 	[[ $output == *"It is virtual"* ]]
@@ -182,7 +182,7 @@ assert b['6.1']['patched']['stops']['program.async']['p50'] == 620 and b['here']
 	grep -q '^1 620 620 620 ' "$T/drawn"
 	grep -q '^1 4909$' "$T/drawn"
 	grep -q '^3 1.5 1.25 2 ' "$T/drawn"
-	grep -q 'title "time in 6.18.1, virtual"' "$T/drawn"
+	grep -q 'title "time, floor = 1 (6.18.1, virtual)"' "$T/drawn"
 	[ "$(grep -c bare "$T/drawn")" -eq 0 ]
 }
 
