@@ -122,9 +122,8 @@ extern Run *const run;
 /* That may be used; all but the measurements that say so are on the last one. */
 extern const std::vector<int> cpus;
 
-/* The address; @nth is in the first argument's register, and then in @word. */
+/* The address; @nth is in the first argument's register, and then in a word of memory. */
 extern "C" void arrive(uint64_t nth);
-extern volatile uint64_t &word;
 
 /* Comes by, and takes the time of each. */
 void loop(uint64_t from, uint64_t to);
@@ -132,9 +131,6 @@ inline void loop()
 {
 	loop(0, run->arrivals);
 }
-
-/* At @wanted, says whoever has to. */
-void stopped(uint64_t nth);
 
 /* What one of the last arrivals took, p50. */
 double ticks_of_one();

@@ -68,7 +68,7 @@ bool run_in_child(uint64_t arrivals, uint64_t wanted, void (*body)(int), int arg
 /* On a page of its own, which has nothing else to protect. */
 static constexpr size_t PAGE = 4096;
 alignas(PAGE) static volatile uint64_t page[PAGE / sizeof(uint64_t)];
-volatile uint64_t &word = page[0];
+static volatile uint64_t &word = page[0];
 
 /* With the frame pointer it begins as most functions do, with a push. */
 [[gnu::noipa, gnu::optimize("no-omit-frame-pointer")]] void arrive(uint64_t nth)
@@ -93,12 +93,12 @@ volatile uint64_t &word = page[0];
 	}
 }
 
+static pid_t supervised;
+
 /*
  * Of this process and of the one that it supervises, which take turns: a clock that other work on
  * the machine does not touch.
  */
-static pid_t supervised;
-
 static uint64_t cpu_time()
 {
 	const auto ns = [](clockid_t clock) {
@@ -115,7 +115,8 @@ static uint64_t cpu_time()
 	return sum;
 }
 
-void stopped(uint64_t nth)
+/* Says whoever has stopped it. */
+static void stopped(uint64_t nth)
 {
 	run->stopped = cpu_time();
 	run->stopped_at = nth;
