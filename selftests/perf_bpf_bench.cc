@@ -304,12 +304,12 @@ static void print_table(const Part &part, const Table &table)
 
 	for (const Row &row : table.rows) {
 		if (!heading && row.why.empty()) {
-			heading = printf("%-50s", part.title);
+			heading = printf("%-60s", part.title);
 			for (auto &[name, value] : row.figures)
 				printf(" %10s", name);
 			putchar('\n');
 		}
-		printf("%-50s", row.title.c_str());
+		printf("%-60s", row.title.c_str());
 		for (auto &[name, value] : row.figures)
 			printf(" %10s", number(value).c_str());
 		if (!row.why.empty())
@@ -359,9 +359,9 @@ static const char usage[] =
 	"  --json       one JSON object instead of tables\n"
 	"  -h, --help   this text\n";
 
-[[noreturn]] static void bad_usage(const char *argument)
+[[noreturn]] static void bad_usage(const char *what, const char *argument)
 {
-	fprintf(stderr, "perf_bpf_bench: unknown argument %s (try --help)\n", argument);
+	fprintf(stderr, "perf_bpf_bench: %s%s (try --help)\n", what, argument);
 	exit(2);
 }
 
@@ -386,12 +386,12 @@ int main(int argc, char **argv)
 			if (++i < argc)
 				rounds = strtol(argv[i], &end, 10);
 			if (i == argc || *end || rounds < 1 || rounds > 1000)
-				bad_usage(argv[i - 1]);
+				bad_usage("--rounds wants a number from 1 to 1000", "");
 		} else if (!strcmp(argv[i], "-h") || !strcmp(argv[i], "--help")) {
 			fputs(usage, stdout);
 			return 0;
 		} else {
-			bad_usage(argv[i]);
+			bad_usage("unknown argument ", argv[i]);
 		}
 	}
 	if (wanted.empty())
