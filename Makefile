@@ -15,6 +15,7 @@ help:
 	@echo '  make prefixes      build and boot with the first patch, the first two, and so on'
 	@echo '  make dist          dist/linux-BASE.mbox for git am, selftests included, and a cover letter'
 	@echo '  make mutants       break one rule after the other; the tests named for it must fail'
+	@echo '  make debug         run the suite on kernels that look for memory errors, wrong locking and data races'
 	@echo '  make peers         run the tests that others wrote on both kernels'
 	@echo '  make bench         what a hit costs, against every other way to stop at it, of what is built'
 	@echo '  make soak          boot N=100 times, with other CPUs and preemption: the same verdicts'
@@ -55,6 +56,9 @@ mutants:
 	@scripts/deps
 	@scripts/mutants $(BASE)
 
+debug:
+	@scripts/debug $(BASE)
+
 peers:
 	@scripts/peers $(BASE)
 
@@ -86,4 +90,4 @@ probe: selftests
 clean:
 	rm -rf $(or $(BUILD),build)
 
-.PHONY: help verify matrix check series prefixes dist mutants peers bench soak faults apply fetch selftests probe clean
+.PHONY: help verify matrix check series prefixes dist mutants peers bench soak faults debug apply fetch selftests probe clean

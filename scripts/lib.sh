@@ -109,3 +109,15 @@ subject() {
 		cat series stock-fails ./*.patch ../../Kconfig.fragment ../../selftests/*.{cc,c,h} 2>/dev/null) |
 		sha256sum | cut -c 1-16
 }
+
+# debug_fragment CONFIG: prints Kconfig.fragment with what scripts/debug.CONFIG adds to it, or sets
+# in another way.
+debug_fragment() {
+	local symbols
+	symbols=$(sed -n 's/^\(CONFIG_[A-Z0-9_]*\)=.*/\1/p' "$TOP/scripts/debug.$1" | paste -sd '|')
+	grep -vE "^($symbols)=" "$TOP/Kconfig.fragment"
+	cat "$TOP/scripts/debug.$1"
+}
+# How scripts/boot boots such a kernel: it takes more memory, and some times as long.
+# shellcheck disable=SC2034
+debug_boot=(--memory 2G --timeout 1800 --append preempt=full --append kmemleak.verbose=1)

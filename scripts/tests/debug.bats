@@ -1,0 +1,89 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0
+load common
+
+@test "debug: no such base, no such configuration, or not for this base" {
+	run "$SCRIPTS/debug" 4.19
+	one_line "debug: no such base: 4.19"
+	run "$SCRIPTS/debug" 6.1 kmsan
+	one_line "debug: no such configuration: kmsan (there is: *kasan*lockdep*)"
+	run "$SCRIPTS/debug" 5.10 rt
+	one_line "debug: rt is for *, not for 5.10"
+	run "$SCRIPTS/debug" --stock 4.19
+	one_line "debug: no such base: 4.19"
+	run "$SCRIPTS/debug" --patched
+	one_line "usage: debug *"
+	[ "$status" -eq 2 ]
+	[ ! -e "$BUILD" ]
+}
+
+@test "debug: each configuration says by what its kernel is known" {
+	for file in "$SCRIPTS"/debug.*; do
+		grep -q '^# Console: .' "$file"
+		grep -q '^CONFIG_' "$file"
+	done
+}
+
+@test "debug: a configuration adds to Kconfig.fragment, and overrides it" {
+	. "$SCRIPTS/lib.sh"
+	debug_fragment kasan >"$T/fragment"
+	grep -qx CONFIG_PERF_EVENTS=y "$T/fragment"
+	grep -qx CONFIG_KASAN=y "$T/fragment"
+	mkdir -p "$T/top/scripts"
+	printf 'CONFIG_A=y\nCONFIG_AB=y # from 6.1\n' >"$T/top/Kconfig.fragment"
+	printf '# a comment\nCONFIG_A=n\n' >"$T/top/scripts/debug.some"
+	TOP=$T/top
+	[ "$(debug_fragment some | grep CONFIG | xargs)" = "CONFIG_AB=y # from 6.1 CONFIG_A=n" ]
+}
+
+# debugs GUEST [ARGUMENT...]: debug with a series for a tree of four files, and a QEMU that does GUEST
+debugs() {
+	export FAKE_GUEST=$1 ACCEL=tcg VERSION=6.1.9-1
+	shift
+	fake_qemu
+	command_is dpkg-query 'echo installed'
+	command_is make '[[ $* == *selftests* ]] || exec /usr/bin/make "$@"'
+	mkdir -p "$T/top"
+	cp -r "$SCRIPTS" "$T/top"
+	rm "$T/top/scripts"/debug.*
+	printf '# Console: sanitizer on\nCONFIG_KASAN=y\n' >"$T/top/scripts/debug.kasan"
+	printf '# Console: tasks\n# Bases: 7.3\nCONFIG_RT=y\n' >"$T/top/scripts/debug.rt"
+	cp "$SCRIPTS/../Kconfig.fragment" "$T/top"
+	[ -d "$T/top/patches" ] || fake_series "$T/top/patches/linux-6.1"
+	fake_tree "$BUILD/linux-6.1.9-1/stock"
+	run "$T/top/scripts/debug" "$@"
+}
+TESTS='up; say "sanitizer on"; printf "ok 1 a\nok 2 b # SKIP\n" >>"$output"'
+
+@test "debug: a suite that passes on a kernel that says nothing" {
+	debugs "$TESTS"'; echo "exit 0" >"$verdict"'
+	[ "$status" -eq 0 ]
+	grep -qx "ok 1 debug: 6.1 patched, kasan: 1 passed, 0 failed, 1 skipped, 0 splats" <<<"$output"
+	grep -qE "^# 6.1 +patched +kasan +1 +0 +1 +0 +[0-9]+$" <<<"$output"
+	[[ $output != *rt* ]]
+	grep -qx CONFIG_KASAN=y "$BUILD/linux-6.1.9-1/patched/obj-kasan/.config"
+}
+
+@test "debug: a splat fails, on the stock kernel it is only told" {
+	splat='; say "BUG: KASAN: use-after-free in b"; echo "exit 0" >"$verdict"'
+	debugs "$TESTS$splat"
+	[ "$status" -eq 1 ]
+	[[ $output == *"not ok 1 debug: 6.1 patched, kasan: 1 passed, 0 failed, 1 skipped, 1 splats: boot: kernel splat: BUG: KASAN: use-after-free in b; see "* ]]
+	debugs "$TESTS$splat" --stock 6.1 kasan
+	[ "$status" -eq 0 ]
+	[[ $output == *"ok 1 debug: 6.1 stock, kasan: 1 passed, 0 failed, 1 skipped, 1 splats # boot: kernel splat"* ]]
+}
+
+@test "debug: a failed test, a guest that is lost, a kernel without what it was built for" {
+	debugs "$TESTS"'; echo "not ok 3 c" >>"$output"; echo "exit 1" >"$verdict"'
+	[ "$status" -eq 1 ]
+	[[ $output == *"1 failed, 1 skipped, 0 splats: not ok 3 c; see "* ]]
+	debugs "$TESTS"'; echo "exit 127" >"$verdict"'
+	[ "$status" -eq 1 ]
+	debugs "$TESTS"
+	[ "$status" -eq 1 ]
+	[[ $output == *"not ok 1 debug: "*": boot: lost: "* ]]
+	debugs "${TESTS/sanitizer/nothing}"'; echo "exit 0" >"$verdict"'
+	[ "$status" -eq 1 ]
+	[[ $output == *"not ok 1 debug: "*": the kernel does not say 'sanitizer on'; see "* ]]
+}
