@@ -118,6 +118,11 @@ debug_fragment() {
 	grep -vE "^($symbols)=" "$TOP/Kconfig.fragment"
 	cat "$TOP/scripts/debug.$1"
 }
-# How scripts/boot boots such a kernel: it takes more memory, and some times as long.
-# shellcheck disable=SC2034
-debug_boot=(--memory 2G --timeout 1800 --append preempt=full --append kmemleak.verbose=1)
+
+# debug_boot ARGUMENT...: scripts/boot, for such a kernel. It takes more memory, and many times as
+# long. On QEMU's older machine, pc, the kernel can give up what tells the interrupts of PCI: that
+# is a loop in the bytecode of ACPI, which has 30 s. On q35 it is a table.
+debug_boot() {
+	"$TOP/scripts/boot" --accel "${ACCEL:-auto}" --machine q35 --memory 2G --timeout 3600 \
+		--append preempt=full --append kmemleak.verbose=1 "$@"
+}

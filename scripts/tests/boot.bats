@@ -95,7 +95,7 @@ outcome_is() {
 }
 
 @test "boot: what only looks like a splat is none" {
-	boots 'up; say "ACPI: please report a bug: BUG"; say "debug: DEBUG_BUGVERBOSE"; say "Spectre V2: Mitigation"; echo "exit 0" >"$verdict"'
+	boots 'up; say "ACPI: please report a bug: BUG"; say "debug: DEBUG_BUGVERBOSE"; say "Spectre V2: Mitigation"; say "BUG: KCSAN: data-race in tick_nohz_next_event / tick_sched_do_timer"; echo "exit 0" >"$verdict"'
 	outcome_is passed 0
 }
 
@@ -159,6 +159,13 @@ outcome_is() {
 	[[ $(cat "$T/arguments") != *icount* ]]
 	boots 'printf "%s\n" "$@" >"'$T'/arguments"; up; echo "exit 0" >"$verdict"' --smp 4
 	[[ $(xargs <"$T/arguments") == *" -smp 4 "* ]]
+}
+
+@test "boot: another machine, and more memory" {
+	boots 'printf "%s\n" "$@" >"'$T'/arguments"; up; echo "exit 0" >"$verdict"' --machine q35 --memory 2G
+	[[ $(xargs <"$T/arguments") == *" -m 2G -machine q35 "* ]]
+	boots 'printf "%s\n" "$@" >"'$T'/arguments"; up; echo "exit 0" >"$verdict"'
+	[[ $(xargs <"$T/arguments") == *" -m 512M -machine pc "* ]]
 }
 
 @test "boot: no image, no QEMU, no command" {

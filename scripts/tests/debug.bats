@@ -32,7 +32,7 @@ load common
 	mkdir -p "$T/top/scripts"
 	printf 'CONFIG_A=y\nCONFIG_AB=y # from 6.1\n' >"$T/top/Kconfig.fragment"
 	printf '# a comment\nCONFIG_A=n\n' >"$T/top/scripts/debug.some"
-	TOP=$T/top
+	export TOP=$T/top
 	[ "$(debug_fragment some | grep CONFIG | xargs)" = "CONFIG_AB=y # from 6.1 CONFIG_A=n" ]
 }
 
