@@ -297,7 +297,8 @@ TEST("others.tracepoint_child_exit", "C5", "an exiting child takes no program fr
 	EXPECT_EQ(filter.runs(), (1 + CHILDREN) * HITS, "runs before and after each child");
 }
 
-TEST("others.tracepoint_detach", "C5", "a tracepoint leaves its sample while its program comes and goes")
+TEST("others.tracepoint_detach", "C5",
+     "a tracepoint leaves its sample while its program comes and goes")
 {
 	constexpr uint64_t BATCHES = 200;
 	uint64_t lost = 0;
