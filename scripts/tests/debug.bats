@@ -36,7 +36,8 @@ load common
 	[ "$(debug_fragment some | grep CONFIG | xargs)" = "CONFIG_AB=y # from 6.1 CONFIG_A=n" ]
 }
 
-# debugs GUEST [ARGUMENT...]: debug with a series for a tree of four files, and a QEMU that does GUEST
+# debugs GUEST [ARGUMENT...]: debug, or what $verb says, with a series for a tree of four files, and a
+# QEMU that does GUEST
 debugs() {
 	export FAKE_GUEST=$1 ACCEL=tcg VERSION=6.1.9-1
 	shift
@@ -51,7 +52,22 @@ debugs() {
 	cp "$SCRIPTS/../Kconfig.fragment" "$T/top"
 	[ -d "$T/top/patches" ] || fake_series "$T/top/patches/linux-6.1"
 	fake_tree "$BUILD/linux-6.1.9-1/stock"
-	run "$T/top/scripts/debug" "$@"
+	mkdir -p "$T/top/patches/linux-6.1/mutants"
+	cat >"$T/top/patches/linux-6.1/mutants/sleeps.patch" <<-'END'
+	C8: a sleep.
+
+	Splat: kasan: KASAN: use-after-free in b
+	Runs: b c
+
+	--- a/kernel/core.c
+	+++ b/kernel/core.c
+	@@ -38,3 +38,3 @@
+	 int line38;
+	-int line39;
+	+int line39_sleeps;
+	 int line40;
+	END
+	run "$T/top/scripts/${verb:-debug}" "$@"
 }
 TESTS='up; say "sanitizer on"; printf "ok 1 a\nok 2 b # SKIP\n" >>"$output"'
 
@@ -86,4 +102,14 @@ TESTS='up; say "sanitizer on"; printf "ok 1 a\nok 2 b # SKIP\n" >>"$output"'
 	debugs "${TESTS/sanitizer/nothing}"'; echo "exit 0" >"$verdict"'
 	[ "$status" -eq 1 ]
 	[[ $output == *"not ok 1 debug: "*": the kernel does not say 'sanitizer on'; see "* ]]
+}
+
+@test "mutants: one that no test notices, but the configuration that it names" {
+	verb=mutants debugs "$TESTS"'; say "[ 4.2] BUG: KASAN: use-after-free in b"; echo "exit 0" >"$verdict"'
+	[ "$status" -eq 0 ]
+	[[ $output == *"ok 1 mutant sleeps: kasan says BUG: KASAN: use-after-free in b"* ]]
+	grep -qx CONFIG_KASAN=y "$BUILD/linux-6.1.9-1/mutant/obj-kasan/.config"
+	verb=mutants debugs "$TESTS"'; say "BUG: KASAN: use-after-free in c"; echo "exit 0" >"$verdict"'
+	[ "$status" -eq 1 ]
+	[[ $output == *"not ok 1 mutant sleeps: kasan says nothing of 'KASAN: use-after-free in b' in b c"* ]]
 }
