@@ -20,6 +20,7 @@ help:
 	@echo '  make bench         what a hit costs, against every other way to stop at it, of what is built'
 	@echo '  make soak          boot N=100 times, with other CPUs and preemption: the same verdicts'
 	@echo '  make faults        kill the scripts N=50 times; let a guest try to hurt its host or to forge its verdict'
+	@echo '  make stress        hits under all that may happen beside them, for MINUTES=2: what differs?'
 	@echo '  make apply         put the series on your kernel tree: make apply KSRC=/path/to/linux'
 	@echo '  make selftests     build the tests and the probe against KSRC, into build/selftests'
 	@echo '  make probe         what does the kernel that runs here suppress?'
@@ -71,6 +72,9 @@ soak:
 
 faults:
 	@scripts/faults $(BASE) $(N)
+stress:
+	@scripts/deps
+	@scripts/stress $(BASE) $(MINUTES)
 
 apply:
 	@[ -n "$(KSRC)" ] || { echo 'make apply: say which tree: make apply KSRC=/path/to/linux' >&2; exit 2; }
@@ -90,4 +94,4 @@ probe: selftests
 clean:
 	rm -rf $(or $(BUILD),build)
 
-.PHONY: help verify matrix check series prefixes dist mutants peers bench soak faults debug apply fetch selftests probe clean
+.PHONY: help verify matrix check series prefixes dist mutants peers bench soak faults debug stress apply fetch selftests probe clean

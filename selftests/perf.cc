@@ -336,6 +336,15 @@ uint64_t Ring::samples_at(const volatile void *addr) const
 	return n;
 }
 
+uint64_t Ring::sum() const
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < seen_count_; i++)
+		sum += seen_[i].type == PERF_RECORD_SAMPLE ? seen_[i].third : 0;
+	return sum;
+}
+
 bool Ring::poll_ready() const
 {
 	struct pollfd poller = { fd_, POLLIN, 0 };

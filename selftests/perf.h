@@ -215,6 +215,8 @@ public:
 	uint64_t lost() const;
 	/* Samples whose PERF_SAMPLE_ADDR is @addr. */
 	uint64_t samples_at(const volatile void *addr) const;
+	/* Of the same word of all samples, whatever attr.sample_type makes it: which ones came. */
+	uint64_t sum() const;
 
 	/*
 	 * What poll(2) says now, with no wait: POLLIN once after each wakeup, since the kernel
