@@ -443,6 +443,15 @@ public:
 		if (takes & MOVES_SIGNALS)
 			for (int i = 0; i < 5000 && caught() < due(); i++)
 				usleep(1000);
+		/* Nobody is woken for nothing, and whoever waits is woken. */
+		if (ring && part.wakes && !part.fills && !(takes & DETACHES && kernel)) {
+			const uint64_t now = due();
+
+			if (ring->poll_ready() != (now > polled))
+				say("poll(2) with %lu new samples: %s", now - polled,
+				    now > polled ? "not ready" : "ready");
+			polled = now;
+		}
 		if (!part.fills)
 			drain();
 	}
@@ -581,7 +590,7 @@ private:
 			expect(what, due, came);
 	}
 	sigset_t blocked;
-	uint64_t batches = 0, samples_sum = 0, traps_due = 0, due_before = 0;
+	uint64_t batches = 0, samples_sum = 0, traps_due = 0, due_before = 0, polled = 0;
 };
 
 /* Pauses that differ, so that what is raced is met at each of its steps. */

@@ -1,0 +1,123 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0
+load common
+
+# What make verify leaves, an archive that has just that version, and a compiler that is quick.
+built() {
+	mkdir -p "$BUILD/linux-6.1.9-1/stock" "$BUILD/linux-6.1.9-1/patched/obj/arch/x86/boot"
+	echo patched >"$BUILD/linux-6.1.9-1/patched/obj/arch/x86/boot/bzImage"
+	command_is apt-cache 'echo "linux-source-6.1 | 6.1.9-1 | archive"'
+	command_is make 'exit 0'
+	fake_qemu
+}
+
+# guest_says TEXT EXIT: one round, with 2 or 4 CPUs, as perf_bpf_stress prints it
+guest_says() {
+	export FAKE_GUEST='up; printf "TAP version 13\n'"$1"'" >>"$output"; echo "exit '"$2"'" >"$verdict"'
+}
+
+GOOD='ok 1 0x7 calls\n# round: hits 1000 accepted 60 rejected 940 misses 0 samples 60 lost 0 extra 0\n1..1\n'
+BAD='not ok 1 0x7 calls\n# calls: samples: expected 60, came 58\n# again: perf_bpf_stress --seed 0x7\n# round: hits 1000 accepted 60 samples 58 lost 2 extra 0\n1..1\n'
+
+@test "stress: bad base, bad minutes, bad option" {
+	run "$SCRIPTS/stress" 4.19
+	one_line "stress: no such base: 4.19 (there is:*6.1*"
+	for minutes in 0 -1 1.5 ten 12345; do
+		run "$SCRIPTS/stress" 6.1 "$minutes"
+		one_line "stress: how many minutes? not '$minutes'"
+	done
+	for arguments in "--frob" "6.1 2 3" "--check" "--check 6.1 2"; do
+		# shellcheck disable=SC2086
+		run "$SCRIPTS/stress" $arguments
+		one_line "usage: stress *"
+		[ "$status" -eq 2 ]
+	done
+}
+
+@test "stress: nothing is built, and nothing is downloaded" {
+	command_is apt-get 'echo "$*" >>"'"$T"'/downloads"; exit 1'
+	run "$SCRIPTS/stress" 6.1
+	one_line "stress: no kernel is built for 6.1; run make verify BASE=6.1 first"
+	[ ! -e "$T/downloads" ]
+}
+
+@test "stress: with 2 and with 4 CPUs, half of the time each, and the sum of both" {
+	built
+	guest_says "$GOOD" 0
+	run "$SCRIPTS/stress" 6.1 3
+	[ "$status" -eq 0 ]
+	[[ $output =~ "hits tried"\ +1000\ +1000\ +2000 ]]
+	[[ $output =~ "samples delivered"\ +60\ +60\ +120 ]]
+	[[ $output =~ seconds\ +90\ +90\ +180 ]]
+	python3 -c "import json; s = json.load(open('$BUILD/stress-6.1.json'))
+assert s['ok'] and s['kernel'] == 'linux-6.1.9-1' and [r['cpus'] for r in s['runs']] == [2, 4]
+assert [(r['hits'], r['lost'], r['exit']) for r in s['runs']] == [(1000, 0, 0)] * 2"
+}
+
+@test "stress: a hit that is lost fails, is told, and is in the sum" {
+	built
+	guest_says "$BAD" 1
+	run "$SCRIPTS/stress" 6.1 1
+	[ "$status" -eq 1 ]
+	[[ $output == *"samples: expected 60, came 58"*"again: perf_bpf_stress --seed 0x7"* ]]
+	[[ $output =~ lost\ +2\ +2\ +4 ]]
+	[[ $output =~ "rounds that differed"\ +1\ +1\ +2 ]]
+	python3 -c "import json; assert not json.load(open('$BUILD/stress-6.1.json'))['ok']"
+}
+
+@test "stress: a kernel that complains fails, though every round is right" {
+	built
+	guest_says "$GOOD" 0
+	FAKE_GUEST="say 'WARNING: CPU: 0 PID: 1 at kernel/events/core.c:1'; $FAKE_GUEST"
+	run "$SCRIPTS/stress" 6.1 1
+	[ "$status" -eq 1 ]
+	[[ $output == *"kernel splat"* ]]
+	[[ $output =~ "kernel splats"\ +1\ +1\ +2 ]]
+}
+
+@test "stress: a guest that dies fails, and so does one that says nothing" {
+	built
+	export FAKE_GUEST='up; printf "ok 1 0x7 calls\n# round: hits 7 lost 0\n" >>"$output"'
+	run "$SCRIPTS/stress" 6.1 1
+	[ "$status" -eq 1 ]
+	[[ $output == *"boot: lost"* ]]
+	[[ $output =~ "hits tried"\ +7\ +7\ +14 ]]
+	guest_says "" 0
+	run "$SCRIPTS/stress" 6.1 1
+	[ "$status" -eq 1 ]
+}
+
+@test "stress: an exit code that does not fit what was said, and an old result" {
+	built
+	guest_says "$BAD" 0
+	run "$SCRIPTS/stress" 6.1 1
+	[ "$status" -eq 1 ]
+	[ -f "$BUILD/stress-6.1.json" ]
+	export FAKE_GUEST='exit 0'
+	command_is make 'exit 2'
+	run "$SCRIPTS/stress" 6.1 1
+	[ ! -e "$BUILD/stress-6.1.json" ]
+}
+
+@test "stress --check: one test, that passes, fails, and fails if there was no hit" {
+	built
+	guest_says "$GOOD" 0
+	run "$SCRIPTS/stress" --check 6.1
+	[ "$status" -eq 0 ]
+	[ "${lines[0]}" = "ok 1 stress 6.1: 1000 hits, 60 of them accepted, all as they must be" ]
+	[ "${lines[1]}" = "1..1" ]
+	guest_says "$BAD" 1
+	run "$SCRIPTS/stress" --check 6.1
+	[ "$status" -eq 1 ]
+	[[ $output == *"not ok 1 stress 6.1: boot ended with 1, 1 of 1 rounds failed; see $BUILD/linux-6.1.9-1/stress-2/output.log"* ]]
+	guest_says "" 0
+	run "$SCRIPTS/stress" --check 6.1
+	[ "$status" -eq 1 ]
+}
+
+@test "stress: the selftests do not build" {
+	built
+	command_is make 'exit 2'
+	run "$SCRIPTS/stress" 6.1
+	one_line "stress: the selftests do not build; *selftests.log"
+}
