@@ -72,7 +72,8 @@ private:
 
 /* What one actor says in the end. */
 struct Books {
-	uint64_t hits, accepted, rejected, misses; /* all that were counted, and what became of them */
+	uint64_t hits, accepted, rejected,
+		misses; /* all that were counted, and what became of them */
 	uint64_t samples, signals, traps, hups; /* delivered */
 	uint64_t lost, extra; /* of any of these: what came too few or too many */
 };
@@ -469,7 +470,7 @@ public:
 			expect("lost records", 0, ring->records(PERF_RECORD_LOST));
 	}
 
-	/* Ends the hits; @meddler must have ended. */
+	/* Compares; who meddles with it must have ended. */
 	void close()
 	{
 		if (part.fills && ring) {
@@ -491,7 +492,9 @@ public:
 		const uint64_t runs = first.globals()->runs + second.globals()->runs;
 		const uint64_t said = first.accepted() + second.accepted();
 		const bool told = takes & MISSES_HITS || kernel; /* by the program alone */
-		const uint64_t delivered = takes & DETACHES ? tried - misses : told ? said : accepted;
+		const uint64_t delivered = takes & DETACHES ? tried - misses
+					   : told	    ? said
+							    : accepted;
 
 		if (takes & MISSES_HITS)
 			expect_at_most("hits counted", tried, counted);
@@ -589,6 +592,7 @@ private:
 		else
 			expect(what, due, came);
 	}
+
 	sigset_t blocked;
 	uint64_t batches = 0, samples_sum = 0, traps_due = 0, due_before = 0, polled = 0;
 };
@@ -618,22 +622,20 @@ public:
 			return;
 		thread_ = std::thread([this, &scene] {
 			Random random(~scene.part.seed);
+			const bool hasty = random.one_in(2);
 
 			for (uint64_t round = 0; !stop_; round++) {
 				scene.part.meddling->act(scene, round);
-				pause_a_little(random);
+				if (!hasty)
+					pause_a_little(random);
 			}
 		});
 	}
-	void stop()
+	~Meddler()
 	{
 		stop_ = true;
 		if (thread_.joinable())
 			thread_.join();
-	}
-	~Meddler()
-	{
-		stop();
 	}
 
 private:
@@ -812,6 +814,20 @@ static pid_t fork_to_hit(uint64_t from, uint64_t times)
 	return pid;
 }
 
+/* The child has inherited the events when the fork fails, for its id is taken: mine. */
+static void fork_in_vain()
+{
+	const pid_t taken = getpid();
+	clone_args args = {};
+
+	args.flags = CLONE_FILES | CLONE_VM | CLONE_FS;
+	args.exit_signal = SIGCHLD;
+	args.set_tid = reinterpret_cast<uintptr_t>(&taken);
+	args.set_tid_size = 1;
+	if (syscall(SYS_clone3, &args, sizeof(args)) >= 0 || errno != EEXIST)
+		setup_failed("clone3", errno);
+}
+
 static void wait_for(pid_t child, const char *whom)
 {
 	int status;
@@ -825,9 +841,14 @@ static void wait_for(pid_t child, const char *whom)
 
 static void forks(const Part &part)
 {
-	hit_as_family(part, [](uint64_t from, uint64_t each) {
+	/* What a detach can meet is the fork itself. */
+	const int in_vain = part.meddling && part.meddling->takes & DETACHES ? 100 : 10;
+
+	hit_as_family(part, [in_vain](uint64_t from, uint64_t each) {
 		pid_t one = fork_to_hit(from, each), two = fork_to_hit(from + each, each);
 
+		for (int i = 0; i < in_vain; i++)
+			fork_in_vain();
 		hit_range(from + 2 * each, each);
 		wait_for(one, "a member of the family");
 		wait_for(two, "a member of the family");
@@ -881,8 +902,8 @@ static void execs(const Part &drawn)
 						       std::to_string(scene.value) };
 
 				scene.first.attach(event);
-				execl("/proc/self/exe", "perf_bpf_stress", "--hit",
-				      args[0].c_str(), args[1].c_str(), args[2].c_str(), nullptr);
+				execl("/proc/self/exe", "perf_bpf_stress", "--hit", args[0].c_str(),
+				      args[1].c_str(), args[2].c_str(), nullptr);
 				return 1;
 			});
 
@@ -1179,7 +1200,10 @@ static void look_up(Random &)
 		thread.join();
 }
 
-/* Kernels before 5.13 step over a kprobe with a trap of their own, and inside that of a hit... */
+/*
+ * Before 5.13 a kernel steps over a probed instruction by a debug trap, which on the way from a
+ * hit in kernel mode would come upon its own stack. attr.sigtrap is as old as the cure.
+ */
 static bool can_step()
 {
 	return machine.sigtrap;
@@ -1258,8 +1282,8 @@ static void interrupt(Random &random)
 
 	/* A CPU may be off just now. */
 	for (int cpu : machine.cpus)
-		clocks.emplace_back(syscall(SYS_perf_event_open, &attr, -1, cpu, -1,
-					    PERF_FLAG_FD_CLOEXEC));
+		clocks.emplace_back(
+			syscall(SYS_perf_event_open, &attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC));
 	usleep(random.below(100'000));
 }
 
@@ -1289,10 +1313,10 @@ static void poke(Random &random)
 }
 
 static const Noise noises[] = {
-	{ "lookups", always, look_up },   { "kprobes", can_step, step_in },
+	{ "lookups", always, look_up },	   { "kprobes", can_step, step_in },
 	{ "hotplug", can_unplug, unplug }, { "forking", always, fork_and_exit },
-	{ "clocks", always, interrupt },  { "neighbours", always, be_neighbour },
-	{ "moves", always, move },	  { "pokes", always, poke },
+	{ "clocks", always, interrupt },   { "neighbours", always, be_neighbour },
+	{ "moves", always, move },	   { "pokes", always, poke },
 };
 
 static bool possible(const Actor &actor)
@@ -1339,7 +1363,8 @@ static Part draw(Random &random, bool stats)
 
 	const Meddling &meddling = meddlings[random.below(std::size(meddlings))];
 
-	if (actor.meddled && random.one_in(2) && meddling.possible_if(part.effects, actor.inherited))
+	if (actor.meddled && random.one_in(2) &&
+	    meddling.possible_if(part.effects, actor.inherited))
 		part.meddling = &meddling;
 
 	const uint32_t takes = part.meddling ? part.meddling->takes : 0;
@@ -1527,7 +1552,8 @@ static const char usage[] =
 	"usage: perf_bpf_stress [--seed N] [--seconds N] [--rounds N] [--hotplug]\n"
 	"Hits filtered breakpoints under all that may happen beside them, and compares what must\n"
 	"come with what comes, as KTAP. Without the series this can take the kernel down.\n"
-	"  --seed N      of the first round; the same seed draws the same rounds (default: the time)\n"
+	"  --seed N      of the first round; the same seed draws the same rounds (default: the "
+	"time)\n"
 	"  --seconds N   how long in all (default 10)\n"
 	"  --rounds N    no more than that\n"
 	"  --hotplug     may turn CPUs off and on\n"
@@ -1578,8 +1604,9 @@ int main(int argc, char **argv)
 		} else if (option == "--seed" || option == "--seconds" || option == "--rounds") {
 			uint64_t number = number_of(argv[i], i + 1 < argc ? argv[i + 1] : nullptr);
 
-			(option == "--seed" ? seed : option == "--seconds" ? seconds : rounds) =
-				number;
+			(option == "--seed"	 ? seed
+			 : option == "--seconds" ? seconds
+						 : rounds) = number;
 			i++;
 		} else {
 			refuse(argv[i]);
