@@ -482,6 +482,7 @@ public:
 				::hit(value);
 			else
 				store(value, &word);
+			settle(false);
 		}
 		drain();
 		event.disable();
@@ -1641,5 +1642,5 @@ int main(int argc, char **argv)
 	printf("1..%lu\n", done);
 	print_books("all", sum);
 	printf("# %lu rounds, %lu failed\n", done, failed);
-	return failed ? 1 : 0;
+	return failed || !sum.hits ? 1 : 0;
 }
