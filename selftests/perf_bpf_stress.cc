@@ -780,12 +780,25 @@ static void hit_range(uint64_t from, uint64_t times)
 		hit(from + i);
 }
 
+/*
+ * The first of a family has the event of which the others have copies. Whoever of them exits wakes
+ * it up, and if it has just been hit, both send the signal of that hit: no kernel here keeps the
+ * two apart, with a program or without.
+ */
+static bool first_may_hit(const Part &part)
+{
+	return !(part.effects & SIGNALS);
+}
+
 static void threads(const Part &part)
 {
-	hit_as_family(part, [](uint64_t from, uint64_t each) {
+	hit_as_family(part, [&part](uint64_t from, uint64_t each) {
 		std::thread one(hit_range, from, each), two(hit_range, from + each, each);
 
-		hit_range(from + 2 * each, each);
+		if (first_may_hit(part))
+			hit_range(from + 2 * each, each);
+		else
+			std::thread(hit_range, from + 2 * each, each).join();
 		one.join();
 		two.join();
 	});
@@ -843,12 +856,15 @@ static void forks(const Part &part)
 	/* What a detach can meet is the fork itself. */
 	const int in_vain = part.meddling && part.meddling->takes & DETACHES ? 100 : 10;
 
-	hit_as_family(part, [in_vain](uint64_t from, uint64_t each) {
+	hit_as_family(part, [&part, in_vain](uint64_t from, uint64_t each) {
 		pid_t one = fork_to_hit(from, each), two = fork_to_hit(from + each, each);
 
 		for (int i = 0; i < in_vain; i++)
 			fork_in_vain();
-		hit_range(from + 2 * each, each);
+		if (first_may_hit(part))
+			hit_range(from + 2 * each, each);
+		else
+			wait_for(fork_to_hit(from + 2 * each, each), "a member of the family");
 		wait_for(one, "a member of the family");
 		wait_for(two, "a member of the family");
 	});
