@@ -18,6 +18,7 @@ __u64 wanted; /* what the argument or the address is compared with */
 __u32 task; /* tgid whose tracepoint and kprobe hits count: these programs see all tasks */
 __u64 runs;
 __u64 dawdle; /* nanoseconds that a program takes which is slow on purpose */
+__u64 work; /* turns of a program that works */
 struct filter_look look; /* of the last run of a program that looks */
 
 struct {
@@ -31,6 +32,17 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 64 * 1024);
 } values SEC(".maps");
+
+struct filter_block {
+	char bytes[FILTER_BLOCK];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct filter_block);
+} blocks SEC(".maps");
 
 SEC("perf_event")
 int on_overflow(struct bpf_perf_event_data *ctx)
@@ -85,6 +97,20 @@ int checks_cookie(struct bpf_perf_event_data *ctx)
 		;
 	if (first != wanted || bpf_get_attach_cookie(ctx) != wanted)
 		__sync_fetch_and_add(&look.wrong_cookies, 1);
+	return verdict;
+}
+
+/* As long as it likes: few instructions for the verifier, each of which copies a block. */
+SEC("perf_event")
+int works(struct bpf_perf_event_data *ctx)
+{
+	__u32 slot = 0;
+	struct filter_block *block = bpf_map_lookup_elem(&blocks, &slot);
+
+	(void)ctx;
+	__sync_fetch_and_add(&runs, 1);
+	for (__u64 i = 0; block && i < FILTER_LONGEST && i < work; i++)
+		bpf_probe_read_user(block, sizeof(*block), (void *)wanted);
 	return verdict;
 }
 

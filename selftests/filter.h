@@ -11,7 +11,8 @@ enum filter_condition {
 };
 
 #define FILTER_FRAMES 8
-#define FILTER_LONGEST 1000 /* looks at the clock: the verifier wants an end to every loop */
+#define FILTER_LONGEST 1000 /* turns of a loop: the verifier wants an end to every one */
+#define FILTER_BLOCK 65536 /* bytes that a turn of WORKS copies */
 
 /* What a program saw when it ran. */
 struct filter_look {

@@ -45,6 +45,7 @@ static constexpr struct {
 	  "0002-perf-bpf-call-program-directly" },
 	{ "C12", "ptrace and the other users of breakpoints are unaffected",
 	  "0003-arm-arm64-default-overflow-handler" },
+	{ "C15", "a filter gives nobody a right, and nobody the machine", nullptr },
 };
 
 /* Tests that another patch than that of their rule makes pass. */

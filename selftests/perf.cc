@@ -512,6 +512,7 @@ Filter::Filter(Program which, const Filter *target)
 		{ Program::READS_SAMPLE, skel_->progs.reads_sample },
 		{ Program::CALLS_REPLACEABLE, skel_->progs.calls_replaceable },
 		{ Program::REPLACES, skel_->progs.replaces },
+		{ Program::WORKS, skel_->progs.works },
 	};
 	bool tail_calls = which == Program::TAIL_CALLS;
 
@@ -521,6 +522,7 @@ Filter::Filter(Program which, const Filter *target)
 		bpf_program__set_autoload(skel_->progs.on_overflow, true);
 	bpf_map__set_autocreate(skel_->maps.targets, tail_calls);
 	bpf_map__set_autocreate(skel_->maps.values, which == Program::FILLS_RINGBUF);
+	bpf_map__set_autocreate(skel_->maps.blocks, which == Program::WORKS);
 
 	if ((which == Program::READS_COOKIE || which == Program::CHECKS_COOKIE) &&
 	    !libbpf_probe_bpf_helper(BPF_PROG_TYPE_PERF_EVENT, BPF_FUNC_get_attach_cookie, nullptr))
@@ -595,6 +597,12 @@ Fd Filter::replace()
 	if (fd < 0)
 		setup_failed("bpf_link_create to replace a function", -fd);
 	return Fd(fd);
+void Filter::works(const void *block, uint64_t times)
+{
+	volatile auto *globals = skel_->bss;
+
+	globals->wanted = reinterpret_cast<uintptr_t>(block);
+	globals->work = times;
 }
 
 uint64_t Filter::runs() const

@@ -330,6 +330,7 @@ enum class Program {
 
 	/* Not on overflows, but in the place of a function of another program. */
 	REPLACES, /* and does what READS_SAMPLE does */
+	WORKS, /* take their time */
 };
 
 /* A loaded program of filter.bpf.c, which at first rejects everything. */
@@ -357,6 +358,8 @@ public:
 
 	/* From now on REPLACES is called; until the Fd closes. */
 	Fd replace();
+	/* From now on WORKS copies FILTER_BLOCK bytes from @block so many times, FILTER_LONGEST at most. */
+	void works(const void *block, uint64_t times);
 
 	/* How often the program ran. */
 	uint64_t runs() const;
