@@ -21,6 +21,7 @@ help:
 	@echo '  make soak          boot N=100 times, with other CPUs and preemption: the same verdicts'
 	@echo '  make faults        kill the scripts N=50 times; let a guest try to hurt its host or to forge its verdict'
 	@echo '  make stress        hits under all that may happen beside them, for MINUTES=2: what differs?'
+	@echo '  make fuzz          CALLS=n bad calls on filtered events; nothing may break or be left behind'
 	@echo '  make apply         put the series on your kernel tree: make apply KSRC=/path/to/linux'
 	@echo '  make selftests     build the tests and the probe against KSRC, into build/selftests'
 	@echo '  make probe         what does the kernel that runs here suppress?'
@@ -75,6 +76,8 @@ faults:
 stress:
 	@scripts/deps
 	@scripts/stress $(BASE) $(MINUTES)
+fuzz:
+	@scripts/fuzz $(BASE) $(CALLS)
 
 apply:
 	@[ -n "$(KSRC)" ] || { echo 'make apply: say which tree: make apply KSRC=/path/to/linux' >&2; exit 2; }
@@ -94,4 +97,4 @@ probe: selftests
 clean:
 	rm -rf $(or $(BUILD),build)
 
-.PHONY: help verify matrix check series prefixes dist mutants peers bench soak faults debug stress apply fetch selftests probe clean
+.PHONY: help verify matrix check series prefixes dist mutants peers bench soak faults debug stress fuzz apply fetch selftests probe clean

@@ -1,0 +1,73 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0
+load common
+
+# A patched kernel, an archive that has just that version, and a guest that does what it is told.
+built() {
+	mkdir -p "$BUILD/linux-6.1.9-1/patched/obj/arch/x86/boot" "$BUILD/linux-6.1.9-1/stock"
+	echo patched >"$BUILD/linux-6.1.9-1/patched/obj/arch/x86/boot/bzImage"
+	fake_tree "$BUILD/linux-6.1.9-1/stock"
+	command_is apt-cache 'echo "linux-source-6.1 | 6.1.9-1 | archive"'
+	command_is make 'exit 0'
+	fake_qemu
+	export ACCEL=tcg
+}
+
+fuzzes() {
+	run "$SCRIPTS/fuzz" "$@"
+}
+
+@test "fuzz: bad arguments" {
+	fuzzes 4.19
+	one_line "fuzz: no such base: 4.19"
+	for calls in 0 -5 many 1e6 9999999999; do
+		fuzzes 6.1 $calls
+		one_line "fuzz: how many calls? not '$calls'"
+	done
+	for seed in x -1 1.5; do
+		SEED=$seed fuzzes 6.1 10
+		one_line "fuzz: SEED is a number, not '$seed'"
+	done
+	fuzzes 6.1 10 more
+	one_line "usage: fuzz *"
+	[ "$status" -eq 2 ]
+}
+
+@test "fuzz: nothing is built, or there is no such kernel" {
+	built
+	KERNEL=$T/none fuzzes 6.1 10
+	one_line "fuzz: no such kernel image: $T/none; *"
+	rm "$BUILD/linux-6.1.9-1/patched/obj/arch/x86/boot/bzImage"
+	fuzzes 6.1 10
+	one_line "fuzz: no such kernel image: $BUILD/*; make verify BASE=6.1 *"
+}
+
+@test "fuzz: nothing found" {
+	built
+	export FAKE_GUEST='up; printf "# 5 calls, 0 s\ncalls 10\nfound: 0\n" >>"$output"; echo "exit 0" >"$verdict"'
+	fuzzes 6.1 10
+	[ "$status" -eq 0 ]
+	[ "$output" = "calls 10
+found: 0" ]
+}
+
+@test "fuzz: a leak, a splat, a guest that is lost, and one that says nothing" {
+	built
+	export FAKE_GUEST='up; printf "leak: BPF programs: 2, before 0\nfound: 1\n" >>"$output"; echo "exit 1" >"$verdict"'
+	fuzzes 6.1 10
+	[ "$status" -eq 1 ]
+	[[ $output == *"leak: BPF programs"* ]]
+	export FAKE_GUEST='up; echo "# 500 calls, 1 s" >>"$output"; say "perf_bpf_filter: test fuzz:seed=42"; say "BUG: KASAN: use-after-free"'
+	fuzzes 6.1 10
+	[ "$status" -eq 1 ]
+	[[ $output == *"fuzz:seed=42"*"KASAN"* ]]
+	[[ $output == *"fuzz: the guest ended with 13 after 500 calls, 1 s;"* ]]
+	export FAKE_GUEST='up; printf "found: 0\n" >>"$output"'
+	fuzzes 6.1 10
+	[ "$status" -eq 1 ]
+	[[ $output == *"the guest ended with 11"* ]]
+	export FAKE_GUEST='up; echo "exit 0" >"$verdict"'
+	fuzzes 6.1 10
+	[ "$status" -eq 1 ]
+	[[ $output == *"fuzz: the fuzzer said no last word"* ]]
+}
