@@ -970,28 +970,27 @@ static_assert(KINDS <= MOST_KINDS);
 
 void Worker::run(int calls)
 {
-	static const unsigned sum = [] {
-		unsigned sum = 0;
+	/* Each has a taste of its own: it is excess and abstinence that bring about rare meetings. */
+	unsigned weights[KINDS], sum = 0;
 
-		for (auto &kind : kinds)
-			sum += kind.weight;
-		return sum;
-	}();
-
+	for (size_t i = 0; i < KINDS; i++)
+		sum += weights[i] = kinds[i].weight * random.of({ 0, 1, 1, 1, 1, 6 });
+	if (!sum)
+		return;
 	while (calls > 0) {
 		unsigned at = random.below(sum);
 		size_t kind = 0;
 
-		while (at >= kinds[kind].weight)
-			at -= kinds[kind++].weight;
+		while (at >= weights[kind])
+			at -= weights[kind++];
 
 		long result = kinds[kind].call(*this);
 
 		if (random.below(4))
 			hits();
+		calls--;
 		if (result == NOTHING)
 			continue;
-		calls--;
 		counts->tried[kind].fetch_add(1, std::memory_order_relaxed);
 		counts->errors[kind][result < 0 ? std::min<long>(-result, ERRNOS - 1) : 0]
 			.fetch_add(1, std::memory_order_relaxed);
