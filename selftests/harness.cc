@@ -6,6 +6,7 @@
 #include <getopt.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -88,7 +89,8 @@ bool add_test(Test test)
  * last one 'P', 'F' or 'S', the verdict.
  */
 static int to_parent = -1;
-static bool failed;
+/* In memory that the test's own children share: their expectations count, too. */
+static bool *failed;
 
 static void say(char kind, const std::string &text)
 {
@@ -100,7 +102,7 @@ static void say(char kind, const std::string &text)
 
 [[noreturn]] static void end_test(char verdict)
 {
-	say(failed ? 'F' : verdict, "");
+	say(*failed ? 'F' : verdict, "");
 	_exit(0);
 }
 
@@ -128,7 +130,7 @@ void fail(const char *format, ...)
 	va_start(args, format);
 	say('#', format_text(format, args));
 	va_end(args);
-	failed = true;
+	*failed = true;
 	end_test('F');
 }
 
@@ -145,7 +147,7 @@ void skip(const char *format, ...)
 void expected(const std::string &want, const std::string &got, const char *what, const char *file,
 	      int line)
 {
-	failed = true;
+	*failed = true;
 	say('#', "expected " + want + ", got " + got + ": " + what + " (" + file + ":" +
 			 std::to_string(line) + ")");
 }
@@ -162,6 +164,12 @@ void unavailable(const char *reason)
 
 [[noreturn]] static void child_main(const Test &test, int pipe)
 {
+	void *shared = mmap(nullptr, sizeof(*failed), PROT_READ | PROT_WRITE,
+			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (shared == MAP_FAILED)
+		_exit(1);
+	failed = static_cast<bool *>(shared);
 	to_parent = pipe;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	setsid();
