@@ -73,9 +73,11 @@ soak:
 
 faults:
 	@scripts/faults $(BASE) $(N)
+
 stress:
 	@scripts/deps
 	@scripts/stress $(BASE) $(MINUTES)
+
 fuzz:
 	@scripts/fuzz $(BASE) $(CALLS)
 

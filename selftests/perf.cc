@@ -597,6 +597,8 @@ Fd Filter::replace()
 	if (fd < 0)
 		setup_failed("bpf_link_create to replace a function", -fd);
 	return Fd(fd);
+}
+
 void Filter::works(const void *block, uint64_t times)
 {
 	volatile auto *globals = skel_->bss;

@@ -327,10 +327,10 @@ enum class Program {
 	SENDS_SIGNAL, /* SIGUSR1, to the process that was hit */
 	READS_SAMPLE, /* in the kernel's own memory, where its context has no field for it */
 	CALLS_REPLACEABLE, /* can_be_replaced(), which has the verdict, by REPLACES too */
+	WORKS, /* take their time */
 
 	/* Not on overflows, but in the place of a function of another program. */
 	REPLACES, /* and does what READS_SAMPLE does */
-	WORKS, /* take their time */
 };
 
 /* A loaded program of filter.bpf.c, which at first rejects everything. */
@@ -358,6 +358,7 @@ public:
 
 	/* From now on REPLACES is called; until the Fd closes. */
 	Fd replace();
+
 	/* From now on WORKS copies FILTER_BLOCK bytes from @block so many times, FILTER_LONGEST at most. */
 	void works(const void *block, uint64_t times);
 
