@@ -1291,7 +1291,7 @@ struct Running {
 /* Keeps episodes going until so many calls are made; returns how many did not end in time. */
 static int run_episodes(uint64_t seed, uint64_t calls)
 {
-	constexpr double PATIENCE = 60;
+	constexpr double PATIENCE = 180; /* of a busy machine */
 	std::vector<Running> running;
 	uint64_t episodes = 0, shown = 0, killed_by[_NSIG] = {};
 	const size_t at_once = 2 * usable_cpus().size();
