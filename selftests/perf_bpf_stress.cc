@@ -782,8 +782,8 @@ static void hit_range(uint64_t from, uint64_t times)
 
 /*
  * The first of a family has the event of which the others have copies. Whoever of them exits wakes
- * it up, and if it has just been hit, both send the signal of that hit: no kernel here keeps the
- * two apart, with a program or without.
+ * it up (perf_event_wakeup() in the kernel's perf_event_exit_event()), and if it has just been hit
+ * it seems that both can send the signal of that hit: once, on 5.10, there was one too many.
  */
 static bool first_may_hit(const Part &part)
 {
