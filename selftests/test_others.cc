@@ -14,8 +14,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <algorithm>
-#include <atomic>
-#include <thread>
 
 #include "effects.h"
 #include "harness.h"
@@ -295,37 +293,6 @@ TEST("others.tracepoint_child_exit", "C5", "an exiting child takes no program fr
 		getppid_times(HITS);
 	}
 	EXPECT_EQ(filter.runs(), (1 + CHILDREN) * HITS, "runs before and after each child");
-}
-
-TEST("others.tracepoint_detach", "C5",
-     "a tracepoint leaves its sample while its program comes and goes")
-{
-	constexpr uint64_t BATCHES = 200;
-	uint64_t lost = 0;
-	Filter filter(Program::ON_TRACEPOINT);
-	Event event(tracepoint());
-	Ring ring(event);
-
-	filter.returns(1);
-	filter.link(event).close();
-	event.enable();
-
-	std::atomic<bool> stop = false;
-	std::thread detaching([&] {
-		while (!stop)
-			filter.link(event).close();
-	});
-
-	for (uint64_t i = 0; i < BATCHES; i++) {
-		ring.forget();
-		getppid_times(HITS);
-		ring.drain();
-		lost += HITS - ring.samples();
-	}
-	stop = true;
-	detaching.join();
-	EXPECT_EQ(lost, 0, "hits lost");
-	EXPECT_EQ(event.count(), BATCHES * HITS, "hits counted");
 }
 
 TEST("others.no_throttle", "C4", "a lone breakpoint is not throttled, however often it is hit")
