@@ -41,6 +41,7 @@
 
 #include "effects.h"
 #include "perf.h"
+#include "random.h"
 
 [[noreturn]] static void give_up(const char *what, const char *why)
 {
@@ -57,42 +58,6 @@ void unavailable(const char *reason)
 {
 	give_up("cannot begin", reason);
 }
-
-/* splitmix64: small, and the same everywhere. */
-class Random {
-public:
-	explicit Random(uint64_t seed)
-		: state_(seed)
-	{
-	}
-	uint64_t next()
-	{
-		uint64_t z = state_ += 0x9e3779b97f4a7c15;
-
-		z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-		z = (z ^ z >> 27) * 0x94d049bb133111eb;
-		return z ^ z >> 31;
-	}
-	uint64_t below(uint64_t n)
-	{
-		return next() % n;
-	}
-	bool one_in(uint64_t n)
-	{
-		return !below(n);
-	}
-	template <typename Choices> auto of(const Choices &choices)
-	{
-		return std::data(choices)[below(std::size(choices))];
-	}
-	template <typename T> T of(std::initializer_list<T> choices)
-	{
-		return choices.begin()[below(choices.size())];
-	}
-
-private:
-	uint64_t state_;
-};
 
 /* --- what all episodes share, and what the parent prepares for them --- */
 

@@ -38,37 +38,10 @@
 
 #include "effects.h"
 #include "perf.h"
+#include "random.h"
 #include "stress.h"
 
 #include <stress.skel.h>
-
-/* splitmix64: any seed is a good one, 0 too. */
-class Random {
-public:
-	explicit Random(uint64_t seed)
-		: state_(seed)
-	{
-	}
-	uint64_t next()
-	{
-		uint64_t z = state_ += 0x9e3779b97f4a7c15;
-
-		z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-		z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-		return z ^ (z >> 31);
-	}
-	uint64_t below(uint64_t n)
-	{
-		return next() % n;
-	}
-	bool one_in(uint64_t n)
-	{
-		return !below(n);
-	}
-
-private:
-	uint64_t state_;
-};
 
 /* What one actor says in the end. */
 struct Books {
