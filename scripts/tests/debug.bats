@@ -69,13 +69,14 @@ debugs() {
 	END
 	run "$T/top/scripts/${verb:-debug}" "$@"
 }
-TESTS='up; say "sanitizer on"; printf "ok 1 a\nok 2 b # SKIP\n" >>"$output"'
+TESTS='up; say "sanitizer on"; printf "ok 1 a\n# round: hits 42 lost 0\nok 2 b # SKIP\n" >>"$output"'
 
-@test "debug: a suite that passes on a kernel that says nothing" {
+@test "debug: a suite and a stress that pass on a kernel that says nothing" {
 	debugs "$TESTS"'; echo "exit 0" >"$verdict"'
 	[ "$status" -eq 0 ]
-	grep -qx "ok 1 debug: 6.1 patched, kasan: 1 passed, 0 failed, 1 skipped, 0 splats" <<<"$output"
-	grep -qE "^# 6.1 +patched +kasan +1 +0 +1 +0 +[0-9]+$" <<<"$output"
+	grep -qx "ok 1 debug: 6.1 patched, kasan, suite: 1 passed, 0 failed, 1 skipped, 0 splats" <<<"$output"
+	grep -qx "ok 2 debug: 6.1 patched, kasan, stress: 1 passed, 0 failed, 1 skipped, 0 splats" <<<"$output"
+	grep -qE "^# 6.1 +patched +kasan +suite +1 +0 +1 +42 +0 +[0-9]+$" <<<"$output"
 	[[ $output != *rt* ]]
 	grep -qx CONFIG_KASAN=y "$BUILD/linux-6.1.9-1/patched/obj-kasan/.config"
 }
@@ -84,10 +85,10 @@ TESTS='up; say "sanitizer on"; printf "ok 1 a\nok 2 b # SKIP\n" >>"$output"'
 	splat='; say "BUG: KASAN: use-after-free in b"; echo "exit 0" >"$verdict"'
 	debugs "$TESTS$splat"
 	[ "$status" -eq 1 ]
-	[[ $output == *"not ok 1 debug: 6.1 patched, kasan: 1 passed, 0 failed, 1 skipped, 1 splats: boot: kernel splat: BUG: KASAN: use-after-free in b; see "* ]]
+	[[ $output == *"not ok 1 debug: 6.1 patched, kasan, suite: 1 passed, 0 failed, 1 skipped, 1 splats: boot: kernel splat: BUG: KASAN: use-after-free in b; see "* ]]
 	debugs "$TESTS$splat" --stock 6.1 kasan
 	[ "$status" -eq 0 ]
-	[[ $output == *"ok 1 debug: 6.1 stock, kasan: 1 passed, 0 failed, 1 skipped, 1 splats # boot: kernel splat"* ]]
+	[[ $output == *"ok 1 debug: 6.1 stock, kasan, suite: 1 passed, 0 failed, 1 skipped, 1 splats # boot: kernel splat"* ]]
 }
 
 @test "debug: a failed test, a guest that is lost, a kernel without what it was built for" {

@@ -28,9 +28,12 @@ fuzzes() {
 		SEED=$seed fuzzes 6.1 10
 		one_line "fuzz: SEED is a number, not '$seed'"
 	done
-	fuzzes 6.1 10 more
-	one_line "usage: fuzz *"
-	[ "$status" -eq 2 ]
+	for arguments in "6.1 10 more" "--check" "--check 6.1 10" "--frob"; do
+		# shellcheck disable=SC2086
+		fuzzes $arguments
+		one_line "usage: fuzz *"
+		[ "$status" -eq 2 ]
+	done
 }
 
 @test "fuzz: nothing is built, or there is no such kernel" {
@@ -88,4 +91,23 @@ found: 0" ]
 	export FAKE_GUEST='up; say "'$known'"; echo "found: 0" >>"$output"'
 	fuzzes 6.1 10
 	[ "$status" -eq 1 ]
+}
+
+@test "fuzz --check: one test, that passes, fails, and fails if nothing was said" {
+	built
+	export FAKE_GUEST='up; printf "calls 5000\nfound: 0\n" >>"$output"; echo "exit 0" >"$verdict"'
+	fuzzes --check 6.1
+	[ "$status" -eq 0 ]
+	[ "$output" = "# calls 5000
+# found: 0
+ok 1 fuzz 6.1: 5000 calls, nothing found
+1..1" ]
+	export FAKE_GUEST='up; printf "leak: events: 2, before 0\nfound: 1\n" >>"$output"; echo "exit 1" >"$verdict"'
+	fuzzes --check 6.1
+	[ "$status" -eq 1 ]
+	[[ $output == *"not ok 1 fuzz 6.1: boot ended with 1: leak: events: 2, before 0; see $BUILD/"* ]]
+	export FAKE_GUEST='up; echo "exit 0" >"$verdict"'
+	fuzzes --check 6.1
+	[ "$status" -eq 1 ]
+	[[ $output == *"not ok 1 fuzz 6.1: boot ended with 0: no last word;"* ]]
 }
