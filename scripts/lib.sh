@@ -31,6 +31,19 @@ series_patches() {
 	sed -e 's/#.*//' -e 's/[[:space:]]*$//' -e '/^$/d' "$1/series"
 }
 
+# series_kernels SERIES_DIR: prints what a series is for, a kernel a line: "6.1 6.1.192-2", and the
+# suite of the archive that has it, if that is one that the machine need not have configured. First
+# what it was made on, "# BASE linux-6.1 ..." in the first line; then what else it was tried on,
+# "# ALSO linux-7.2 ...".
+series_kernels() {
+	sed -n -e '1s/^# BASE linux-//p' -e 's/^# ALSO linux-//p' "$1/series"
+}
+
+# series_is_for SERIES_DIR VERSION: as 6.1.192
+series_is_for() {
+	series_kernels "$1" | grep -q "^${2%.*} "
+}
+
 # series_files SERIES_DIR: prints the files of the kernel tree that the series touches.
 series_files() {
 	local patch

@@ -101,6 +101,12 @@ prepare() {
 	fake_series "$T/series"
 	run "$SCRIPTS/apply" "$T/series" "$T/tree"
 	one_line "apply: $T/tree is Linux 6.12.9; this series is for 6.1"
+	sed -i '1a # ALSO linux-5.19 5.19.1-1 elsewhere' "$T/series/series"
+	run "$SCRIPTS/apply" "$T/series" "$T/tree"
+	one_line "apply: $T/tree is Linux 6.12.9; this series is for 6.1 and 5.19"
+	sed -i 's/ALSO linux-5.19/ALSO linux-6.12/' "$T/series/series"
+	run "$SCRIPTS/apply" "$T/series" "$T/tree"
+	[ "$status" -eq 0 ] && [[ $output == "2 patches applied to Linux 6.12.9: "* ]]
 }
 
 @test "apply: a dirty git tree is refused, a clean one is taken" {

@@ -184,6 +184,9 @@ esac'
 	machine_with "Debian-Security|http://mirror/security/" "Debian|http://mirror/debian/"
 	run "$SCRIPTS/fetch" --list 7.3
 	[[ $(cat "$T/sources") == "deb [signed-by="*"] http://mirror/debian/ trixie-backports main" ]]
+	# What the series of 7.3 is for as well.
+	run "$SCRIPTS/fetch" --list 7.2
+	[[ $(tail -n 1 "$T/sources") == "deb [signed-by="*"] http://mirror/debian/ testing main" ]]
 }
 
 @test "fetch: apt's configuration of a private suite keeps to the build folder" {
