@@ -15,7 +15,7 @@ help:
 	@echo '  make prefixes      build and boot with the first patch, the first two, and so on'
 	@echo '  make dist          dist/linux-BASE.mbox for git am, selftests included, and a cover letter'
 	@echo '  make mutants       break one rule after the other; the tests named for it must fail'
-	@echo '  make debug         run the suite on kernels that look for memory errors, wrong locking and data races'
+	@echo '  make debug         suite and stress on kernels that look for memory errors, wrong locking and data races'
 	@echo '  make peers         run the tests that others wrote on both kernels'
 	@echo '  make bench         what a hit costs, against every other way to stop at it, of what is built'
 	@echo '  make soak          boot N=100 times, with other CPUs and preemption: the same verdicts'
