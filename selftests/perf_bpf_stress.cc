@@ -64,7 +64,8 @@ constexpr int MOST = 16;
 
 struct Shared {
 	std::atomic<bool> stop; /* for all */
-	std::atomic<bool> ended; /* the actors */
+	std::atomic<bool> ended; /* all but the last */
+	std::atomic<bool> probed; /* kprobes are there */
 	int actors;
 	Slot slots[MOST]; /* theirs, and then those of the noise */
 };
@@ -1223,8 +1224,10 @@ static bool can_step()
 }
 
 /*
- * Until nobody goes there any more: as kprobes came and went under the hits, a CPU of QEMU 7.2 ran
- * into the int3 of one that was gone, which Linux 6.12 does not survive.
+ * From before anybody goes there until nobody does: QEMU before 8.1 may translate an instruction
+ * while the kernel patches it, and keep what is no longer there. A CPU that runs into an int3 of
+ * the past dies of it, or is sent to address 0 if a kprobe by ftrace, which has no copy of the
+ * instruction, is at that place.
  */
 static void step_in(Random &random)
 {
@@ -1235,6 +1238,7 @@ static void step_in(Random &random)
 	Kprobe one(stepping, functions[random.below(std::size(functions))]);
 	Kprobe two(stepping, functions[random.below(std::size(functions))]);
 
+	shared->probed = true;
 	while (!shared->ended)
 		usleep(1000);
 }
@@ -1325,11 +1329,16 @@ static void poke(Random &random)
 	pause_a_little(random);
 }
 
+/* The last one ends last: see step_in(). */
 static const Noise noises[] = {
-	{ "lookups", always, look_up },	   { "kprobes", can_step, step_in },
-	{ "hotplug", can_unplug, unplug }, { "forking", always, fork_and_exit },
-	{ "clocks", always, interrupt },   { "neighbours", always, be_neighbour },
-	{ "moves", always, move },	   { "pokes", always, poke },
+	{ "lookups", always, look_up },
+	{ "hotplug", can_unplug, unplug },
+	{ "forking", always, fork_and_exit },
+	{ "clocks", always, interrupt },
+	{ "neighbours", always, be_neighbour },
+	{ "moves", always, move },
+	{ "pokes", always, poke },
+	{ "kprobes", can_step, step_in },
 };
 
 static bool possible(const Actor &actor)
@@ -1475,6 +1484,14 @@ static void mark(uint64_t seed)
 		return;
 }
 
+static double seconds_now()
+{
+	timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec + now.tv_nsec / 1e9;
+}
+
 static bool play_round(uint64_t number, uint64_t seed, double seconds, Books &sum)
 {
 	Random random(seed);
@@ -1485,7 +1502,7 @@ static bool play_round(uint64_t number, uint64_t seed, double seconds, Books &su
 	std::string what, wrong;
 	const Noise *making[std::size(noises)];
 	Books books = {};
-	bool unplugs = false;
+	bool unplugs = false, probes = false;
 
 	playing = n = std::min(n, MOST / 2);
 	memset(static_cast<void *>(shared), 0, sizeof(*shared));
@@ -1504,6 +1521,7 @@ static bool play_round(uint64_t number, uint64_t seed, double seconds, Books &su
 		if (random.one_in(6) && noise.possible() && !(noise.make == interrupt && unplugs) &&
 		    n < MOST) {
 			unplugs |= noise.make == unplug;
+			probes |= noise.make == step_in;
 			what = what + (n == playing ? " | " : ", ") + noise.name;
 			making[n++ - playing] = &noise;
 		}
@@ -1511,24 +1529,33 @@ static bool play_round(uint64_t number, uint64_t seed, double seconds, Books &su
 
 	const unsigned patience = seconds + 60;
 
+	auto begin_noise = [&](bool probing) {
+		for (int i = playing; i < n; i++)
+			if ((making[i - playing]->make == step_in) == probing)
+				begin(shared->slots[i], patience,
+				      [&random, noise = making[i - playing]] {
+					      while (!over())
+						      noise->make(random);
+				      });
+	};
+
+	begin_noise(true);
+	for (double end = seconds_now() + 10; probes && !shared->probed && seconds_now() < end;)
+		usleep(1000);
 	for (int i = 0; i < playing; i++)
 		begin(shared->slots[i], patience, [&part = parts[i]] {
 			if (part.cpu >= 0)
 				prefer_cpu(0, part.cpu);
 			part.actor->play(part);
 		});
-	for (int i = playing; i < n; i++)
-		begin(shared->slots[i], patience, [&random, noise = making[i - playing]] {
-			while (!over())
-				noise->make(random);
-		});
+	begin_noise(false);
 	usleep(seconds * 1e6);
 	shared->stop = true;
 
 	for (int i = 0; i < n; i++) {
 		Slot &its = shared->slots[i];
 
-		if (i == playing)
+		if (i == n - 1)
 			shared->ended = true;
 
 		std::string ended = end(its);
@@ -1596,14 +1623,6 @@ static uint64_t number_of(const char *option, const char *text)
 	if (!text || end == text || *end || errno || *text == '-')
 		refuse(option);
 	return number;
-}
-
-static double seconds_now()
-{
-	timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec + now.tv_nsec / 1e9;
 }
 
 int main(int argc, char **argv)
