@@ -68,6 +68,7 @@ static constexpr struct {
 	{ "events.group.added", "0015-perf-core-resched-the-leaders-pmu" },
 	{ "events.group.enabled", "0015-perf-core-resched-the-leaders-pmu" },
 	{ "programs.sample.*", "0016-perf-bpf-prepare-visible-samples" },
+	{ "signals.behind_lazy_work", "0018-irq_work-raise-behind-lazy-work" },
 };
 
 /* Constructed on first use: tests register from other files' static initialisers. */

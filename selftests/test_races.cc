@@ -221,6 +221,38 @@ TEST("races.detach.sigtrap", "C6", "a hit that races a detach raises SIGTRAP, on
 		    [&](uint64_t times) { return signals_missed(SIGTRAP, times); });
 }
 
+TEST("races.attach", "C8", "of two that attach at once one has the event, until it detaches")
+{
+	constexpr uint64_t ROUNDS = 20'000;
+	const int there = two_cpus().there;
+	Filter filter;
+	Event event(breakpoint(hit));
+	std::atomic<uint64_t> attached = 0, refused = 0, together = 0, having = 0, failed = 0;
+	/* With the same cookie, so that attaching does not wait for a grace period. */
+	auto round = [&](uint64_t) {
+		int err;
+		Fd link = filter.link(event, &err);
+
+		if (link.valid()) {
+			together += having++ > 0;
+			attached++;
+			having--;
+		} else {
+			(err == EEXIST ? refused : failed)++;
+		}
+	};
+
+	{
+		Meanwhile other(there, round);
+
+		for (Bound bound(ROUNDS, 4); !bound.reached(attached + refused);)
+			round(0);
+	}
+	note("%lu attached, %lu refused", attached.load(), refused.load());
+	EXPECT_EQ(together, 0, "attached while the other one was");
+	EXPECT_EQ(failed, 0, "failures but for EEXIST");
+}
+
 /*
  * The lookup copies the value with bpf_prog_active raised, and with the kernel preemptible: the
  * larger the value, the surer is a task that preempts it to find it there.

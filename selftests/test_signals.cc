@@ -299,6 +299,47 @@ TEST("signals.two_events", "C1", "of two events on one signal the rejecting one 
 	EXPECT_EQ(Signals::count(sig), HITS, "signals in all");
 }
 
+/*
+ * On PREEMPT_RT a thread of the kernel sends the signal. Something that waits for the next tick, as
+ * waking up who reads the kernel's messages does, must not make the signal wait as well: all of
+ * that time's hits would have one.
+ */
+TEST("signals.behind_lazy_work", "C6", "work that may wait for a tick does not hold up the signal")
+{
+	static constexpr char kmsg[] = "/dev/kmsg", line[] = "perf_bpf_filter: to be read\n";
+	constexpr uint64_t TRIES = 10;
+	const int sig = setsig_signal();
+	Fd messages(open(kmsg, O_WRONLY | O_CLOEXEC));
+	Child reader([] {
+		Fd to_come(open(kmsg, O_RDONLY | O_CLOEXEC));
+		char text[1024];
+
+		lseek(to_come.get(), 0, SEEK_END);
+		/* EPIPE: it was not quick enough, and some are gone. */
+		while (read(to_come.get(), text, sizeof(text)) >= 0 || errno == EPIPE)
+			;
+		return 1;
+	});
+	Filter filter;
+	Signals signals({ sig });
+	Event event(breakpoint(hit));
+
+	if (!messages.valid())
+		unavailable("no /dev/kmsg");
+	run_on(usable_cpus().front());
+	event.async(sig, gettid());
+	filter.returns(1);
+	event.must_attach(filter);
+	event.enable();
+	for (uint64_t i = 0; i < TRIES; i++) {
+		usleep(20'000); /* for ticks, and for the reader to sleep */
+		if (write(messages.get(), line, sizeof(line) - 1) < 0)
+			unavailable("no lines to /dev/kmsg");
+		hit_times(HITS);
+	}
+	EXPECT_EQ(Signals::count(sig), TRIES * HITS, "signals");
+}
+
 static constexpr uint64_t SIG_DATA = 0x123456789abcdef0;
 
 static perf_event_attr trapping(perf_event_attr attr)
