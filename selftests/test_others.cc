@@ -14,6 +14,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <algorithm>
+#include <atomic>
+#include <thread>
 
 #include "effects.h"
 #include "harness.h"
@@ -293,6 +295,46 @@ TEST("others.tracepoint_child_exit", "C5", "an exiting child takes no program fr
 		getppid_times(HITS);
 	}
 	EXPECT_EQ(filter.runs(), (1 + CHILDREN) * HITS, "runs before and after each child");
+}
+
+TEST("others.tracepoint_detach", "C5",
+     "a tracepoint's program goes with its link, and no hit is lost on the way")
+{
+	constexpr uint64_t BATCHES = 200;
+	uint64_t lost = 0;
+	Filter filter(Program::ON_TRACEPOINT);
+	Event event(tracepoint());
+	Ring ring(event);
+	Fd link = filter.link(event);
+
+	event.enable();
+	getppid_times(HITS);
+	EXPECT_EQ(filter.runs(), HITS, "runs before the link is closed");
+	EXPECT_EQ(event.count(), 0, "hits counted, all rejected");
+	link.close();
+	getppid_times(HITS);
+	EXPECT_EQ(filter.runs(), HITS, "runs, the link closed");
+	EXPECT_EQ(event.count(), HITS, "hits counted, the link closed");
+
+	filter.returns(1);
+	ring.drain();
+
+	std::atomic<bool> stop = false;
+	std::thread detaching([&] {
+		while (!stop)
+			filter.link(event).close();
+	});
+
+	for (uint64_t i = 0; i < BATCHES; i++) {
+		ring.forget();
+		getppid_times(HITS);
+		ring.drain();
+		lost += HITS - ring.samples();
+	}
+	stop = true;
+	detaching.join();
+	EXPECT_EQ(lost, 0, "hits lost");
+	EXPECT_EQ(event.count(), (1 + BATCHES) * HITS, "hits counted");
 }
 
 TEST("others.no_throttle", "C4", "a lone breakpoint is not throttled, however often it is hit")
