@@ -6,7 +6,7 @@ RED='TAP version 13\n1..2\nok 1 a\n# b: expected 0, got 5: signals\nnot ok 2 b\n
 GREEN='TAP version 13\n1..2\nok 1 a\nok 2 b\n'
 
 judged() {
-	printf '# what fails on stock\nb\n' >"$T/stock-fails"
+	printf '# what fails on stock\nb # preempt=full\na # preempt=rt\n' >"$T/stock-fails"
 	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails" \
 		--json "$T/results.json" --tap "$T/results.tap"
 }
