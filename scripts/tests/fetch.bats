@@ -32,6 +32,19 @@ cp "'"$T"'/the.deb" "linux-source-6.1_${*##*=}_all.deb"; echo fetched >>"'"$T"'/
 	[ "$(wc -l <"$T/fetched")" -eq 1 ]
 }
 
+@test "fetch: waits for the rest of a killed run, and unpacks anew" {
+	prepare
+	mkdir -p "$BUILD/cache" "$BUILD/linux-6.1.9-1/stock.part"
+	echo half >"$BUILD/linux-6.1.9-1/stock.part/Makefile"
+	flock "$BUILD/cache" sleep 1 3>&- &
+	sleep 0.3
+	run "$SCRIPTS/fetch" 6.1
+	[ "$status" -eq 0 ]
+	[[ $output == *"waiting for another fetch"* ]]
+	grep -q VERSION "$BUILD/linux-6.1.9-1/stock/Makefile"
+	[ ! -e "$BUILD/linux-6.1.9-1/stock.part" ]
+}
+
 @test "fetch: takes the version told" {
 	prepare 6.1.8
 	run "$SCRIPTS/fetch" 6.1 6.1.8-1
