@@ -131,6 +131,11 @@ static void expect_at_most(const char *what, uint64_t most, uint64_t came)
 	expect(what, std::min(most, came), came);
 }
 
+static void expect_at_least(const char *what, uint64_t least, uint64_t came)
+{
+	expect(what, std::max(least, came), came);
+}
+
 /* What this kernel has; asked once. */
 static struct {
 	bool sigtrap, links, cookies, misses;
@@ -423,11 +428,8 @@ public:
 			traps_due += blocked ? std::min<uint64_t>(all, 1) : all;
 			due_before = now;
 		}
-		/* Sent by others, or to others, they come when they come. */
-		if (part.effects & SIGNALS && !(takes & (SILENCES | MERGES_SIGNALS)) &&
-		    (takes & MOVES_SIGNALS || part.actor->inherited))
-			for (int i = 0; i < 5000 && caught() < due(); i++)
-				usleep(1000);
+		if (part.effects & SIGNALS && !(takes & SILENCES))
+			wait_for_signals();
 		/* Nobody is woken for nothing, and whoever waits is woken. */
 		if (ring && part.wakes && !part.fills && !(takes & DETACHES && kernel)) {
 			const uint64_t now = due();
@@ -439,6 +441,22 @@ public:
 		}
 		if (!part.fills)
 			drain();
+	}
+	/* Those that may come later than the hit. Where several are one, one must come for all. */
+	void wait_for_signals()
+	{
+		const bool merged = takes & MERGES_SIGNALS;
+		const uint64_t accepted_now = due();
+		const uint64_t least =
+			!merged ? accepted_now : caught_settled + (accepted_now > due_settled);
+
+		if (merged || takes & MOVES_SIGNALS || part.actor->inherited)
+			for (int i = 0; i < 5000 && caught() < least; i++)
+				usleep(1000);
+		if (merged)
+			expect_at_least("signals", least, caught());
+		due_settled = accepted_now;
+		caught_settled = caught();
 	}
 	void drain()
 	{
@@ -580,6 +598,7 @@ private:
 
 	sigset_t blocked;
 	uint64_t batches = 0, samples_sum = 0, traps_due = 0, due_before = 0, polled = 0;
+	uint64_t due_settled = 0, caught_settled = 0;
 };
 
 /* Pauses that differ, so that what is raced is met at each of its steps. */
@@ -1138,15 +1157,21 @@ static void closes(const Part &part)
 			books.samples += ring->samples();
 		}
 
+		const uint64_t due = part.effects & SIGNALS ? HITS_EACH : 0;
+
+		if (machine.merges_signals && due)
+			for (int i = 0; i < 5000 && Signals::count(sig) == signals; i++)
+				usleep(1000);
+
 		const uint64_t new_signals = Signals::count(sig) - signals;
 		const uint64_t new_traps = Signals::count(SIGTRAP) - traps;
 
-		const uint64_t due = part.effects & SIGNALS ? HITS_EACH : 0;
-
-		if (machine.merges_signals)
+		if (machine.merges_signals) {
 			expect_at_most("signals", due, new_signals);
-		else
+			expect_at_least("signals", due ? 1 : 0, new_signals);
+		} else {
 			expect("signals", due, new_signals);
+		}
 		expect("SIGTRAPs", part.effects & TRAPS ? HITS_EACH : 0, new_traps);
 		books.signals += new_signals;
 		books.traps += new_traps;
