@@ -69,6 +69,7 @@ static constexpr struct {
 	{ "events.group.enabled", "0015-perf-core-resched-the-leaders-pmu" },
 	{ "programs.sample.*", "0016-perf-bpf-prepare-visible-samples" },
 	{ "signals.behind_lazy_work", "0018-irq_work-raise-behind-lazy-work" },
+	{ "signals.realtime", "0019-perf-core-take-pending-kill-first" },
 };
 
 /* Constructed on first use: tests register from other files' static initialisers. */

@@ -2,6 +2,7 @@
 /* C1, C2: who gets a signal for a hit, what comes with it, and what a limit makes of it. */
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/eventfd.h>
 #include <sys/wait.h>
 
@@ -338,6 +339,33 @@ TEST("signals.behind_lazy_work", "C6", "work that may wait for a tick does not h
 		hit_times(HITS);
 	}
 	EXPECT_EQ(Signals::count(sig), TRIES * HITS, "signals");
+}
+
+/*
+ * The thread that sends the signal on PREEMPT_RT has the lowest real-time priority. Whom it is sent to
+ * can go on, and hit again, before that thread has.
+ */
+TEST("signals.realtime", "C6", "a task with a real-time priority has the signal of each hit")
+{
+	const sched_param higher = { .sched_priority = 2 };
+	const int sig = setsig_signal();
+	Filter filter;
+	Signals signals({ sig });
+	Event event(breakpoint(hit));
+
+	run_on(usable_cpus().front());
+	if (sched_setscheduler(0, SCHED_FIFO, &higher))
+		unavailable("no permission for SCHED_FIFO");
+	event.async(sig, gettid());
+	filter.returns(1);
+	event.must_attach(filter);
+	event.enable();
+	for (uint64_t hits = 0; hits < HITS && Signals::count(sig) == hits; hits++) {
+		hit(hits);
+		for (int i = 0; i < 1000 && Signals::count(sig) == hits; i++)
+			usleep(1000);
+	}
+	EXPECT_EQ(Signals::count(sig), HITS, "signals");
 }
 
 static constexpr uint64_t SIG_DATA = 0x123456789abcdef0;
