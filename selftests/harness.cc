@@ -21,8 +21,6 @@
 
 #include "perf.h"
 
-static constexpr int DEADLINE_SECONDS = 30;
-
 /* The contract, and which patch of a series makes a rule hold: the hint under a failed test. */
 static constexpr struct {
 	const char *name, *holds, *patch;
@@ -202,11 +200,11 @@ static long milliseconds_now()
  * What the test and its own children have written until the test exits or its time is up; the
  * children may outlive it with the pipe open, so it is the exit that counts, not the pipe's end.
  */
-static std::string listen_to(int pipe, pid_t pid, bool *in_time)
+static std::string listen_to(int pipe, pid_t pid, int seconds, bool *in_time)
 {
 	Fd exit(syscall(SYS_pidfd_open, pid, 0));
 	pollfd fds[] = { { pipe, POLLIN, 0 }, { exit.get(), POLLIN, 0 } };
-	long end = milliseconds_now() + DEADLINE_SECONDS * 1000;
+	long end = milliseconds_now() + seconds * 1000;
 	std::string text;
 	char buffer[4096];
 
@@ -250,7 +248,7 @@ static Outcome run_test(const Test &test)
 	to_child.close();
 
 	bool in_time;
-	std::string text = listen_to(from_child.get(), pid, &in_time);
+	std::string text = listen_to(from_child.get(), pid, test.seconds, &in_time);
 	int status = 0;
 
 	/* First the leader by its own id: it may not have reached setsid() yet. */
@@ -266,8 +264,7 @@ static Outcome run_test(const Test &test)
 			outcome.verdict = text[at];
 	}
 	if (!in_time)
-		outcome.lines.push_back("no verdict within " + std::to_string(DEADLINE_SECONDS) +
-					" s");
+		outcome.lines.push_back("no verdict within " + std::to_string(test.seconds) + " s");
 	else if (WIFSIGNALED(status))
 		outcome.lines.push_back(std::string("killed by SIG") +
 					(sigabbrev_np(WTERMSIG(status)) ?: "?"));

@@ -16,6 +16,7 @@ struct Test {
 	std::string rule; /* of the contract, "C1" */
 	std::string says; /* what holds, in one sentence */
 	std::function<void()> run;
+	int seconds = 30; /* after which it is taken to hang */
 };
 
 /* For tests that come from a table; returns true so that it can initialise a static. */
