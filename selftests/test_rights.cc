@@ -681,3 +681,55 @@ TEST("denial.long_program", "C15",
 		  "others get the CPU in 10 hits");
 	EXPECT_EQ(died < 10 * (hit_length + before.longest) + 1, true, "it dies in 10 hits");
 }
+
+/* In the kernel's text; 0 if it does not say. */
+static uint64_t address_of(const std::string &function)
+{
+	std::ifstream symbols("/proc/kallsyms");
+	std::string type, name;
+
+	for (uint64_t address; symbols >> std::hex >> address >> type >> name;
+	     std::getline(symbols, type))
+		if (name == function)
+			return address;
+	return 0;
+}
+
+/* Each hit would send a signal, and each signal hit: the limit ends it, should nothing else. */
+TEST("denial.own_signal", "C15", "a breakpoint in what sends its signal does not hit for ever")
+{
+	constexpr uint64_t FOR_EVER = 1000;
+	const int sig = setsig_signal();
+	perf_event_attr attr = breakpoint(hit);
+	Filter filter;
+	Signals signals({ sig, SIGIO });
+	int ends[2];
+
+	attr.bp_addr = address_of("send_sigio");
+	attr.exclude_kernel = 0;
+	if (!attr.bp_addr)
+		unavailable("/proc/kallsyms does not say where send_sigio() is");
+	run_on(usable_cpus().front());
+
+	Event event(attr);
+
+	event.async(sig, gettid());
+	filter.returns(1);
+	event.must_attach(filter);
+	if (pipe2(ends, O_CLOEXEC))
+		setup_failed("pipe2", errno);
+
+	Fd from(ends[0]), to(ends[1]);
+
+	if (fcntl(from.get(), F_SETOWN, getpid()) || fcntl(from.get(), F_SETFL, O_ASYNC))
+		setup_failed("F_SETOWN and O_ASYNC of a pipe", errno);
+	event.must_refresh(FOR_EVER);
+	/* Sends SIGIO for the pipe, which is the first hit. */
+	if (write(to.get(), "", 1) != 1)
+		setup_failed("write to a pipe", errno);
+	usleep(100'000);
+	EXPECT_EQ(Signals::count(SIGIO), 1, "signals of the pipe");
+	EXPECT_EQ(event.count() > 0, true, "send_sigio() is hit");
+	EXPECT_EQ(event.count() < FOR_EVER, true, "it is not hit until the limit is used up");
+	EXPECT_EQ(Signals::count(sig) > 0, true, "a hit sends its signal");
+}
