@@ -67,10 +67,19 @@ static Delivered deliver(const perf_event_attr &attr, Verdict verdict, Work work
  * Software events of a task, and work for which they count HITS. The kernel does not say how often
  * a clock ticks or the scheduler runs, but of whatever it counted all has to have been decided.
  */
+static long voluntary_switches()
+{
+	rusage usage;
+
+	getrusage(RUSAGE_SELF, &usage);
+	return usage.ru_nvcsw;
+}
+
+/* A slow kernel finds that a short sleep is over before it has switched. */
 static void sleep_often(const Filter &)
 {
-	for (uint64_t i = 0; i < HITS; i++)
-		usleep(1);
+	for (long end = voluntary_switches() + long(HITS); voluntary_switches() < end;)
+		usleep(1000);
 }
 
 /* As they were before the first migration. */
