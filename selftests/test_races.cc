@@ -471,7 +471,7 @@ static void race_cookies(Looked *looked, int there, uint64_t races, int seconds,
 }
 
 /* First slow programs, still running as the next one comes, then hits as fast as they can be. */
-TEST("races.cookie", "C7", "a program sees the cookie of its own attachment alone")
+static void check_cookies()
 {
 	const int there = two_cpus().there;
 	Looked looked;
@@ -482,6 +482,11 @@ TEST("races.cookie", "C7", "a program sees the cookie of its own attachment alon
 	     looked.attached);
 	EXPECT_EQ(looked.wrong, 0, "runs that saw another cookie than that of their attachment");
 }
+
+/* 19 s, and the loading of six programs, which takes a KCSAN kernel 2 s each if it is busy. */
+static const bool added_cookie =
+	add_test({ "races.cookie", "C7", "a program sees the cookie of its own attachment alone",
+		   check_cookies, 120 });
 
 /*
  * Forks, and shares the descriptors, for a child that had a copy of one would keep a link that
