@@ -11,6 +11,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <linux/bpf.h>
 #include <poll.h>
 #include <sched.h>
@@ -1253,6 +1254,27 @@ struct Running {
 	bool killed;
 };
 
+/* What the tasks of a process group are doing: of each the state, and where it is in the kernel. */
+static void report_tasks(pid_t group)
+{
+	glob_t tasks = {};
+
+	glob("/proc/[0-9]*/task/*", 0, nullptr, &tasks);
+	for (size_t i = 0; i < tasks.gl_pathc; i++) {
+		std::string task = tasks.gl_pathv[i];
+
+		if (getpgid(atoi(task.c_str() + strlen("/proc/"))) != group)
+			continue;
+		for (auto file : { "/stat", "/stack" }) {
+			std::ifstream lines(task + file);
+
+			for (std::string line; std::getline(lines, line);)
+				printf("  %s\n", line.c_str());
+		}
+	}
+	globfree(&tasks);
+}
+
 /* Keeps episodes going until so many calls are made; returns how many did not end in time. */
 static int run_episodes(uint64_t seed, uint64_t calls)
 {
@@ -1301,6 +1323,7 @@ static int run_episodes(uint64_t seed, uint64_t calls)
 			if (seconds_now() - r.begun > PATIENCE * (1 + r.killed)) {
 				printf("hang: seed %lu: %s\n", r.seed,
 				       r.killed ? "cannot be killed" : "no end");
+				report_tasks(r.pid);
 				fflush(stdout);
 				hung++;
 				if (r.killed) {
