@@ -153,6 +153,49 @@ static int slots()
 	return 0;
 }
 
+static int faults_fd;
+static std::atomic<uint64_t> signals_for_a_fault;
+
+static constexpr uint64_t ENOUGH = 1000;
+
+static void on_fault(int)
+{
+	if (++signals_for_a_fault == ENOUGH)
+		ioctl(faults_fd, PERF_EVENT_IOC_DISABLE, 0);
+}
+
+/*
+ * Under the lock of a VMA a fault on a ring asks to be retried under that of the mm, for its
+ * vm_ops have no map_pages; do_user_addr_fault() looks first whether a signal is pending, and goes
+ * back to user mode for it. If the signal is that of an event which counts page faults, it faults
+ * again and is sent the next: the task does nothing else, until it is killed.
+ */
+static int fault()
+{
+	perf_event_attr faults = {}, attr = on_word(0);
+
+	signal(SIGIO, on_fault);
+	raise(SIGIO); /* its stack is there now */
+	signals_for_a_fault = 0;
+	faults.type = PERF_TYPE_SOFTWARE;
+	faults.size = sizeof(faults);
+	faults.config = PERF_COUNT_SW_PAGE_FAULTS;
+	faults.sample_period = 1;
+	faults.disabled = 1;
+
+	Event event(attr), counts(faults);
+	Ring ring(event);
+
+	faults_fd = counts.fd();
+	counts.async(SIGIO, gettid());
+	counts.enable();
+	ring.drain();
+	counts.disable();
+	printf("fault: %lu signals for the first look at a ring%s\n", signals_for_a_fault.load(),
+	       signals_for_a_fault < ENOUGH ? "" : ", which would not have ended");
+	return 0;
+}
+
 static const struct {
 	const char *name, *says;
 	int (*run)();
@@ -161,6 +204,10 @@ static const struct {
 	  deadlock },
 	{ "exec", "exec against perf_event_open() with remove_on_exec: an oops; 5.13 and later",
 	  exec_oops },
+	{ "fault",
+	  "a page fault on a ring whose event of page faults sends SIGIO: a livelock; 6.5 and "
+	  "later",
+	  fault },
 	{ "slots",
 	  "one breakpoint too many in a child whose parent has exited: a WARN; 5.10 and later",
 	  slots },
