@@ -205,8 +205,7 @@ static const struct {
 	{ "exec", "exec against perf_event_open() with remove_on_exec: an oops; 5.13 and later",
 	  exec_oops },
 	{ "fault",
-	  "a page fault on a ring whose event of page faults sends SIGIO: a livelock; 6.5 and "
-	  "later",
+	  "a page fault on a ring whose event of page faults sends SIGIO: a livelock; 6.12, 7.3",
 	  fault },
 	{ "slots",
 	  "one breakpoint too many in a child whose parent has exited: a WARN; 5.10 and later",
