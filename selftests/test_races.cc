@@ -483,7 +483,7 @@ static void check_cookies()
 	EXPECT_EQ(looked.wrong, 0, "runs that saw another cookie than that of their attachment");
 }
 
-/* 19 s, and the loading of six programs, which takes a KCSAN kernel 2 s each if it is busy. */
+/* 19 s, and the loading of six programs, which takes a KCSAN kernel more than 1 s each. */
 static const bool added_cookie =
 	add_test({ "races.cookie", "C7", "a program sees the cookie of its own attachment alone",
 		   check_cookies, 120 });
