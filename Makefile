@@ -11,7 +11,7 @@ help:
 	@echo '  make verify        build the stock and the patched kernel, boot both, print what each does'
 	@echo '  make check         the tests of the project: scripts, series, and verify'
 	@echo '  make matrix        verify every base, print the rules of the contract by base'
-	@echo '  make series        check the series as an integrator would, on every point release'
+	@echo '  make series-check  check the series as an integrator would, on every point release'
 	@echo '  make prefixes      build and boot with the first patch, the first two, and so on'
 	@echo '  make dist          dist/linux-BASE.mbox for git am, selftests included, and a cover letter'
 	@echo '  make mutants       break one rule after the other; the tests named for it must fail'
@@ -43,7 +43,7 @@ matrix:
 check:
 	@scripts/check
 
-series:
+series-check:
 	@scripts/deps
 	@scripts/series-check --full $(BASE)
 
@@ -99,4 +99,4 @@ probe: selftests
 clean:
 	rm -rf $(or $(BUILD),build)
 
-.PHONY: help verify matrix check series prefixes dist mutants peers bench soak faults debug stress fuzz apply fetch selftests probe clean
+.PHONY: help verify matrix check series-check prefixes dist mutants peers bench soak faults debug stress fuzz apply fetch selftests probe clean
