@@ -89,6 +89,9 @@ TESTS='up; say "sanitizer on"; printf "ok 1 a\n# round: hits 42 lost 0\nok 2 b #
 	debugs "$TESTS$splat" --stock 6.1 kasan
 	[ "$status" -eq 0 ]
 	[[ $output == *"ok 1 debug: 6.1 stock, kasan, suite: 1 passed, 0 failed, 1 skipped, 1 splats # boot: kernel splat"* ]]
+	# What kills it runs after all else.
+	[[ $output == "1..3"$'\n'* && $output == *"ok 2 debug: 6.1 stock, kasan, oops: "* ]]
+	[ "$(cd "$BUILD/linux-6.1.9-1/debug" && grep -lF 'oops.*' stock-*/command)" = stock-kasan-oops/command ]
 }
 
 @test "debug: a failed test, a guest that is lost, a kernel without what it was built for" {
