@@ -89,8 +89,13 @@ bool add_test(Test test)
  * last one 'P', 'F' or 'S', the verdict.
  */
 static int to_parent = -1;
-/* In memory that the test's own children share: their expectations count, too. */
-static bool *failed;
+/*
+ * In memory that the test's own children share: their expectations count, too, and what one of
+ * them cannot do the test has not done.
+ */
+static struct Shared {
+	bool failed, skipped;
+} *shared;
 
 static void say(char kind, const std::string &text)
 {
@@ -102,7 +107,7 @@ static void say(char kind, const std::string &text)
 
 [[noreturn]] static void end_test(char verdict)
 {
-	say(*failed ? 'F' : verdict, "");
+	say(shared->failed ? 'F' : shared->skipped ? 'S' : verdict, "");
 	_exit(0);
 }
 
@@ -130,7 +135,7 @@ void fail(const char *format, ...)
 	va_start(args, format);
 	say('#', format_text(format, args));
 	va_end(args);
-	*failed = true;
+	shared->failed = true;
 	end_test('F');
 }
 
@@ -141,13 +146,14 @@ void skip(const char *format, ...)
 	va_start(args, format);
 	say('#', format_text(format, args));
 	va_end(args);
+	shared->skipped = true;
 	end_test('S');
 }
 
 void expected(const std::string &want, const std::string &got, const char *what, const char *file,
 	      int line)
 {
-	*failed = true;
+	shared->failed = true;
 	say('#', "expected " + want + ", got " + got + ": " + what + " (" + file + ":" +
 			 std::to_string(line) + ")");
 }
@@ -164,12 +170,12 @@ void unavailable(const char *reason)
 
 [[noreturn]] static void child_main(const Test &test, int pipe)
 {
-	void *shared = mmap(nullptr, sizeof(*failed), PROT_READ | PROT_WRITE,
-			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	void *map = mmap(nullptr, sizeof(*shared), PROT_READ | PROT_WRITE,
+			 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
-	if (shared == MAP_FAILED)
+	if (map == MAP_FAILED)
 		_exit(1);
-	failed = static_cast<bool *>(shared);
+	shared = static_cast<Shared *>(map);
 	to_parent = pipe;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	setsid();

@@ -16,6 +16,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 
 #include <filter.skel.h>
 
@@ -483,6 +484,49 @@ Child::~Child()
 	kill(pid_, SIGKILL);
 	while (pid_ > 0)
 		wait();
+}
+
+Sysctl::Sysctl(const char *name)
+	: file_(std::string("/proc/sys/") + name)
+{
+	if (!(std::ifstream(file_) >> old_) || !set(old_))
+		unavailable(("no permission to read and set " + file_).c_str());
+	if (pipe2(ends_, O_CLOEXEC))
+		setup_failed("pipe2", errno);
+
+	guard_ = fork();
+	if (guard_ < 0)
+		setup_failed("fork", errno);
+	if (!guard_)
+		guard();
+	close(ends_[0]);
+}
+
+Sysctl::~Sysctl()
+{
+	set(old_);
+	if (write(ends_[1], "", 1) == 1)
+		waitpid(guard_, nullptr, 0);
+	close(ends_[1]);
+}
+
+bool Sysctl::set(int value)
+{
+	std::ofstream file(file_);
+
+	file << value << std::flush;
+	return file.good();
+}
+
+void Sysctl::guard()
+{
+	char byte;
+
+	setsid();
+	close(ends_[1]);
+	if (!read(ends_[0], &byte, 1))
+		set(old_);
+	_exit(0);
 }
 
 Filter::Filter(Program which, const Filter *target)

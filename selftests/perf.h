@@ -19,6 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -306,6 +307,28 @@ public:
 private:
 	static pid_t spawn();
 	pid_t pid_;
+};
+
+/*
+ * A number in /proc/sys. It comes back even if the test is killed: by a guard outside of the test's
+ * process group, which waits until nobody else holds the pipe, or until it is told that all is well.
+ */
+class Sysctl {
+public:
+	/* @name as "kernel/perf_event_paranoid"; unavailable() if we cannot read or set it. */
+	explicit Sysctl(const char *name);
+	~Sysctl();
+	Sysctl(const Sysctl &) = delete;
+
+	/* Whether the kernel takes it. */
+	bool set(int value);
+
+private:
+	[[noreturn]] void guard();
+
+	std::string file_;
+	int old_ = 0, ends_[2];
+	pid_t guard_;
 };
 
 struct filter; /* the skeleton */

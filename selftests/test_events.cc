@@ -624,28 +624,15 @@ TEST("events.group.enabled", "C6", "a breakpoint enabled in a running group lose
 	check_joining(true);
 }
 
-/* /proc/sys/kernel/perf_event_max_sample_rate, as it was again afterwards. */
-class MaxSampleRate {
+/* Overflows a second for which a clock is throttled. */
+class SlowSampling : Sysctl {
 public:
-	explicit MaxSampleRate(const char *rate)
+	SlowSampling()
+		: Sysctl("kernel/perf_event_max_sample_rate")
 	{
-		if (!file_.valid() || pread(file_.get(), before_, sizeof(before_) - 1, 0) <= 0 ||
-		    !set(rate))
-			unavailable("no way to set perf_event_max_sample_rate");
+		if (!set(1000))
+			unavailable("no way to set kernel.perf_event_max_sample_rate");
 	}
-	~MaxSampleRate()
-	{
-		set(before_);
-	}
-
-private:
-	bool set(const char *rate)
-	{
-		return pwrite(file_.get(), rate, __builtin_strlen(rate), 0) > 0;
-	}
-
-	Fd file_{ open("/proc/sys/kernel/perf_event_max_sample_rate", O_RDWR | O_CLOEXEC) };
-	char before_[16] = {};
 };
 
 /*
@@ -662,7 +649,7 @@ TEST("events.throttle", "C4", "a clock that is too fast is throttled though all 
 
 	Event event(attr);
 	Ring ring(event);
-	MaxSampleRate slow("1000\n");
+	SlowSampling slow;
 
 	event.must_attach(filter);
 	event.enable();
@@ -690,7 +677,7 @@ TEST("events.group.throttled", "C10", "a breakpoint that was throttled with its 
 	constexpr uint64_t NEVER = 1ull << 40; /* ns */
 	perf_event_attr clock = counter(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_TASK_CLOCK);
 	perf_event_attr attr = breakpoint(hit);
-	MaxSampleRate slow("1000\n");
+	SlowSampling slow;
 	uint64_t counted = 0;
 
 	clock.sample_period = 100000; /* ns */

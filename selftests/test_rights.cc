@@ -53,64 +53,6 @@ static void become(uid_t user, uint64_t capabilities)
 	prctl(PR_SET_DUMPABLE, 1);
 }
 
-/*
- * kernel.perf_event_paranoid. It comes back even if the test is killed: by a guard outside of the
- * test's process group, which waits until nobody else holds the pipe, or until it is told that all
- * is well.
- */
-class Paranoid {
-public:
-	Paranoid()
-	{
-		if (!(std::ifstream(FILE) >> old_))
-			unavailable("no kernel.perf_event_paranoid");
-		if (!set(old_))
-			unavailable("no permission to set kernel.perf_event_paranoid");
-		if (pipe2(ends_, O_CLOEXEC))
-			setup_failed("pipe2", errno);
-
-		guard_ = fork();
-		if (guard_ < 0)
-			setup_failed("fork", errno);
-		if (!guard_)
-			guard();
-		close(ends_[0]);
-	}
-	~Paranoid()
-	{
-		set(old_);
-		if (write(ends_[1], "", 1) == 1)
-			waitpid(guard_, nullptr, 0);
-		close(ends_[1]);
-	}
-	Paranoid(const Paranoid &) = delete;
-
-	bool set(int level)
-	{
-		std::ofstream file(FILE);
-
-		file << level << std::flush;
-		return file.good();
-	}
-
-private:
-	static constexpr const char *FILE = "/proc/sys/kernel/perf_event_paranoid";
-
-	[[noreturn]] void guard()
-	{
-		char byte;
-
-		setsid();
-		close(ends_[1]);
-		if (!read(ends_[0], &byte, 1))
-			set(old_);
-		_exit(0);
-	}
-
-	int old_ = 0, ends_[2];
-	pid_t guard_;
-};
-
 static int open_it(perf_event_attr attr, pid_t pid, int cpu)
 {
 	Fd fd(syscall(SYS_perf_event_open, &attr, pid, cpu, -1, PERF_FLAG_FD_CLOEXEC));
@@ -307,7 +249,7 @@ static void check_right(const Right &right)
 		setup_failed("read", errno);
 
 	Filter filter;
-	Paranoid paranoid;
+	Sysctl paranoid("kernel/perf_event_paranoid");
 
 	/* Before any of them attaches: what it lacks is said once, by the test itself. */
 	{
@@ -361,7 +303,7 @@ static void hit_times(uint64_t times)
  */
 template <typename Body> static void without_rights(Body body, int level = 2)
 {
-	Paranoid paranoid;
+	Sysctl paranoid("kernel/perf_event_paranoid");
 
 	paranoid.set(level);
 
