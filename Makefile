@@ -90,7 +90,7 @@ fetch:
 
 selftests:
 	@scripts/deps
-	@$(MAKE) --no-print-directory -C selftests OUT=$(or $(BUILD),$(CURDIR)/build)/selftests \
+	@$(MAKE) --no-print-directory -C selftests OUT=$(abspath $(or $(BUILD),build))/selftests \
 		KSRC=$(or $(abspath $(KSRC)),$$(scripts/fetch $(BASE) $(VERSION)))
 
 probe: selftests

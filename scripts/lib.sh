@@ -5,7 +5,8 @@
 set -euo pipefail
 
 TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-BUILD=${BUILD:-$TOP/build}
+BUILD=$(realpath -m "${BUILD:-$TOP/build}")
+export BUILD
 
 # One line on stderr: what is wrong, where, what to do. Exit code 1; 2 for bad usage.
 die() {
@@ -65,7 +66,8 @@ stock_fails() {
 progress() {
 	local label=$1 log=$2 pattern=$3 unit=$4 start=$SECONDS code=0 pid
 	shift 4
-	"$@" >"$log" 2>&1 </dev/null &
+	# What a script puts into the background is deaf to Ctrl-C, else.
+	(trap - INT QUIT && "$@") >"$log" 2>&1 </dev/null &
 	pid=$!
 	if [ -t 2 ]; then
 		while kill -0 "$pid" 2>/dev/null; do
@@ -114,6 +116,17 @@ making() {
 made() {
 	: >"$1/.making"
 	exec 8>&-
+}
+
+# build_selftests TREE WORK: for that kernel, into WORK/selftests.
+build_selftests() {
+	local log=$2/selftests.log
+	making "$2/selftests"
+	make -C "$TOP/selftests" KSRC="$1" OUT="$2/selftests" >"$log" 2>&1 || {
+		tail -n 15 "$log" >&2
+		die "the selftests do not build; the whole log is $log"
+	}
+	made "$2/selftests"
 }
 
 # subject BASE: what a verdict on BASE is about, as a number: the series, the tests, the configuration.

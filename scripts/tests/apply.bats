@@ -118,6 +118,10 @@ prepare() {
 	echo >>kernel/core.c
 	run "$SCRIPTS/apply" "$T/series" "$T/tree"
 	one_line "apply: $T/tree has uncommitted changes; *"
+	command_is git 'echo "fatal: detected dubious ownership" >&2; exit 128'
+	run "$SCRIPTS/apply" "$T/series" "$T/tree"
+	one_line "apply: git does not say whether $T/tree has changes (fatal: detected dubious ownership); *"
+	rm "$T/bin/git"
 	git checkout -q kernel/core.c
 	"$SCRIPTS/apply" "$T/series" "$T/tree"
 }

@@ -8,7 +8,7 @@ boots() {
 	export FAKE_GUEST=$1
 	shift
 	echo kernel >"$T/bzImage"
-	run "$SCRIPTS/boot" --accel tcg --timeout 2 --out "$T/out" "$@" "$T/bzImage" -- perf_bpf_filter
+	run "$SCRIPTS/boot" --accel tcg --timeout 2 --out "$T/out" "$@" "$T/bzImage" -- "${COMMAND:-perf_bpf_filter}"
 }
 
 outcome_is() {
@@ -21,6 +21,15 @@ outcome_is() {
 	boots 'up; echo "ok 1 a" >>"$output"; echo "exit 0" >"$verdict"'
 	outcome_is passed 0
 	[ "$output" = "ok 1 a" ]
+}
+
+@test "boot: a program that is named from the folder one is in" {
+	printf '#!/bin/sh\n' >"$T/program"
+	command='cat ${verdict%/*}/command >>"$output"'
+	cd "$T"
+	COMMAND=./program boots "up; $command; echo 'exit 0' >\"\$verdict\""
+	outcome_is passed 0
+	[ "$output" = "$T/program" ]
 }
 
 @test "boot: a command that fails" {

@@ -58,6 +58,9 @@ cp "'"$T"'/the.deb" "linux-source-6.1_${*##*=}_all.deb"; echo fetched >>"'"$T"'/
 }
 
 @test "fetch: no such base, no such version" {
+	# The same as 6.1, as a number.
+	run "$SCRIPTS/fetch" 6.10
+	one_line "fetch: no such base: 6.10 (there is: *6.1*)"
 	prepare
 	run "$SCRIPTS/fetch" 4.19
 	one_line "fetch: no such base: 4.19 (there is: *6.1*)"

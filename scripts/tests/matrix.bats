@@ -20,6 +20,7 @@ measured() {
 @test "matrix: rules by base, in the order of the bases, and the hits lost" {
 	measured 6.12 skip
 	measured 6.1 fail
+	sed -i 's/"stock": {/&"kernel": "6.1.9", /' "$BUILD"/results-6.1*.json
 	run "$SCRIPTS/matrix"
 	[ "$status" -eq 0 ]
 	[[ ${lines[0]} =~ ^\ +6.1\ +6.12$ ]]
@@ -28,6 +29,8 @@ measured() {
 	# A test that the kernel fails, and one that it dies of.
 	[[ $output =~ C6\ +0/2\ +1/1 ]]
 	[[ $output =~ b,\ hits\ lost\ +7/900\ +0/900\ +7/900\ +0/900 ]]
+	[[ $output != *"called 6.1 here"* ]]
+	[ "${lines[-1]}" = "matrix: what is called 6.12 here was measured on Linux 6.1.9" ]
 }
 
 @test "matrix: nothing measured, or not for this base" {

@@ -111,7 +111,7 @@ load common
 # What a verify of this base has found: a verdict about $2.
 found() {
 	mkdir -p "$BUILD"
-	printf '{\n "verdict": "%s",\n "of": "%s"\n}\n' "$1" "$2" >"$BUILD/results-6.1.json"
+	printf '{\n "verdict": "%s",\n "of": "%s",\n "complaints": []\n}\n' "$1" "$2" >"$BUILD/results-6.1.json"
 }
 
 @test "dist: only what was measured with the patches and tests that are here, and holds" {
@@ -122,6 +122,25 @@ found() {
 	found pass 0123456789abcdef
 	run "$SCRIPTS/dist" 6.1
 	one_line "dist: patches or tests are not those that were measured; run make verify BASE=6.1 again"
+	found pass "$now"
+	fake_tree "$BUILD/linux-6.1.9-1/stock"
+	VERSION=6.1.9-1 run "$SCRIPTS/dist" 6.1
+	one_line "dist: another kernel was measured than $BUILD/linux-6.1.9-1; run make verify BASE=6.1 again"
+}
+
+@test "Ctrl-C ends a script with all that it has started" {
+	# What the shell of this test starts would be deaf to it.
+	setsid env --default-signal=INT bash -c ". '$SCRIPTS/lib.sh'; progress a '$T/log' . b sh -c 'sleep 60; :'" &
+	until pgrep -s $! -x sleep >/dev/null; do sleep 0.1; done
+	kill -INT -- -$!
+	run wait $!
+	[ "$status" -ne 0 ]
+	for ((i = 0; i < 50; i++)); do
+		pgrep -s $! >/dev/null || return 0
+		sleep 0.1
+	done
+	kill -9 -- -$!
+	return 1
 }
 
 @test "what a verdict is about changes with every patch, test and option" {
