@@ -161,7 +161,7 @@ public:
 	/* PERF_EVENT_IOC_SET_OUTPUT: from now on into the ring of @other. */
 	void write_to(const Event &other);
 
-	/* Hits of this event and of its inherited children that have exited. */
+	/* Hits of this event and of its inherited children, those that have exited among them. */
 	uint64_t count() const;
 	/* All that read(2) says, laid out as attr.read_format has it. */
 	std::vector<uint64_t> read_words() const;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * What a hit costs, and what it costs to be stopped at the one that matters: in ticks of the TSC,
- * which in a guest of "scripts/boot --accel icount" are instructions. Here is what one hit of a
+ * which in a guest of "qemu -icount shift=0" are instructions. Here is what one hit of a
  * breakpoint costs the task that hits it, by what hangs on the event; the other parts have files
  * of their own.
  */

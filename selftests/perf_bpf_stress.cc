@@ -1515,7 +1515,7 @@ static void print_books(const char *of, const Books &b)
 	       b.lost, b.extra);
 }
 
-/* A splat is told with what ran: see scripts/boot. */
+/* Whoever reads the log of a splat sees what ran. */
 static void mark(uint64_t seed)
 {
 	char text[80];

@@ -210,7 +210,7 @@ TEST("uses.profile.exclude_idle", "C1", "with exclude_idle the program never see
 
 	/* Of all CPUs: some may be busy, or their clock stand still while they are idle. */
 	attr.exclude_idle = 1;
-	for (int cpu = 0; cpu < sysconf(_SC_NPROCESSORS_ONLN); cpu++) {
+	for (int cpu : usable_cpus()) {
 		every.emplace_back(nothing, cpu_clock(), cpu);
 		busy.emplace_back(nothing, attr, cpu);
 	}
