@@ -126,6 +126,14 @@ prepare() {
 	"$SCRIPTS/apply" "$T/series" "$T/tree"
 }
 
+@test "apply: what root does to the tree of another stays the other's" {
+	[ "$(id -u)" -eq 0 ] || skip "takes root"
+	prepare
+	chown -R 65534 "$T/tree"
+	"$SCRIPTS/apply" "$T/series" "$T/tree"
+	[ -z "$(find "$T/tree" -type f ! -uid 65534)" ]
+}
+
 @test "apply: not a kernel tree, no series, no BASE line" {
 	prepare
 	run "$SCRIPTS/apply" "$T/series" "$T"
