@@ -781,18 +781,6 @@ static void hit_range(uint64_t from, uint64_t times)
 		hit(from + i);
 }
 
-/*
- * The first of a family has the event of which the others have copies. Whoever of them exits wakes
- * it up (perf_event_wakeup() in the kernel's perf_event_exit_event()), and if it has just been hit
- * it seems that both can send the signal of that hit: 5.10 and 6.12 sent one too many, rarely. It can
- * be hit by another member too, as the scheduler may swap the contexts of two of them. So where
- * signals are counted nobody hits while another one exits.
- */
-static bool may_exit_meanwhile(const Part &part)
-{
-	return !(part.effects & SIGNALS);
-}
-
 /* join() returns before the thread has given up its events; when its id is free, it has. */
 static void wait_until_gone(pid_t tid)
 {
@@ -802,16 +790,12 @@ static void wait_until_gone(pid_t tid)
 
 static void threads(const Part &part)
 {
-	hit_as_family(part, [&part](uint64_t from, uint64_t each) {
-		std::atomic<int> hitting = 3;
+	hit_as_family(part, [](uint64_t from, uint64_t each) {
 		pid_t tids[2];
 		auto member = [&](int which) {
 			if (which < 2)
 				tids[which] = gettid();
 			hit_range(from + which * each, each);
-			hitting--;
-			while (!may_exit_meanwhile(part) && hitting)
-				sched_yield();
 		};
 		std::thread one(member, 0), two(member, 1);
 
@@ -875,25 +859,16 @@ static void forks(const Part &part)
 	/* What a detach can meet is the fork itself. */
 	const int in_vain = part.meddling && part.meddling->takes & DETACHES ? 100 : 10;
 
-	hit_as_family(part, [&part, in_vain](uint64_t from, uint64_t each) {
+	hit_as_family(part, [in_vain](uint64_t from, uint64_t each) {
 		const char *whom = "a member of the family";
-		const bool at_once = may_exit_meanwhile(part);
 		pid_t one = fork_to_hit(from, each);
-
-		if (!at_once)
-			wait_for(one, whom);
-
 		pid_t two = fork_to_hit(from + each, each);
 
-		if (!at_once)
-			wait_for(two, whom);
 		for (int i = 0; i < in_vain; i++)
 			fork_in_vain();
 		hit_range(from + 2 * each, each);
-		if (at_once) {
-			wait_for(one, whom);
-			wait_for(two, whom);
-		}
+		wait_for(one, whom);
+		wait_for(two, whom);
 	});
 }
 
