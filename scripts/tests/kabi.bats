@@ -2,9 +2,20 @@
 # SPDX-License-Identifier: GPL-2.0
 load common
 
-# kernel NAME CRC: a kernel of two symbols, one of them with that CRC, and two structs
+# symtypes NAME MEMBERS: what genksyms saw of the first symbol; the struct has these members
+symtypes() {
+	mkdir -p "$T/$1/kernel/events"
+	cat >"$T/$1/kernel/events/hw_breakpoint.symtypes" <<-END
+	s#pmu struct pmu { int type ; }
+	s#perf_event struct perf_event { $2 s#pmu * pmu ; }
+	register_user_hw_breakpoint s#perf_event * register_user_hw_breakpoint ( void )
+	END
+}
+
+# kernel NAME CRC: a kernel of two symbols, one of them with that CRC, and three structs, two of which
+# they reach
 kernel() {
-	mkdir -p "$T/$1"
+	symtypes "$1" 'u16 read_size ; t#handler orig ;'
 	{
 		printf '0x%s\tregister_user_hw_breakpoint\tvmlinux\tEXPORT_SYMBOL_GPL\t\n' "$2"
 		printf '0x11111111\tkvm_read_guest\tarch/x86/kvm/kvm\tEXPORT_SYMBOL_GPL\tKVM\n'
@@ -30,17 +41,12 @@ struct pmu {
 
 	/* size: 4, cachelines: 1, members: 1 */
 };
-END
-}
+struct bpf_perf_event_data_kern {
+	struct perf_event *        event;                /*     0     8 */
 
-# symtypes NAME MEMBERS: what genksyms saw of the first symbol; the struct has these members
-symtypes() {
-	mkdir -p "$T/$1/kernel/events"
-	cat >"$T/$1/kernel/events/hw_breakpoint.symtypes" <<-END
-	s#pmu struct pmu { int type ; }
-	s#perf_event struct perf_event { $2 s#pmu * pmu ; }
-	register_user_hw_breakpoint s#perf_event * register_user_hw_breakpoint ( void )
-	END
+	/* size: 8, cachelines: 1, members: 1 */
+};
+END
 }
 
 setup_kernels() {
@@ -87,7 +93,6 @@ compare() {
 	[ "$status" -eq 1 ]
 	[ "${lines[0]}" = "register_user_hw_breakpoint (vmlinux): CRC 0xaaaaaaaa -> 0xbbbbbbbb" ]
 	[ "${lines[-1]}" = "kabi: 6.1: 1 of 2 symbols differ, 0 of 2 structs have another layout" ]
-	symtypes stock 'u16 read_size ; t#handler orig ;'
 	symtypes patched 'u16 read_size ; bool x ;'
 	compare
 	[ "$status" -eq 1 ]
@@ -130,6 +135,15 @@ compare() {
 	[ "${lines[5]}" = "kabi: 6.1: 0 of 2 symbols differ, 2 of 2 structs have another layout" ]
 }
 
+@test "kabi: a struct that no symbol reaches may grow" {
+	setup_kernels
+	sed -i 's/size: 8,/size: 16,/' "$T/patched/layouts"
+	compare
+	[ "$status" -eq 0 ]
+	[ "${lines[0]}" = "struct bpf_perf_event_data_kern: 8 bytes, now 16; no symbol reaches it" ]
+	[ "${lines[1]}" = "kabi: 6.1: 0 of 2 symbols differ, 0 of 2 structs have another layout" ]
+}
+
 @test "kabi: files that are cut, empty or not there prove nothing" {
 	setup_kernels
 	truncate -s -5 "$T/patched/Module.symvers"
@@ -143,6 +157,11 @@ compare() {
 	: >"$T/patched/layouts"
 	compare
 	one_line "kabi-report: $T/patched/layouts: has no struct perf_event (a file cut short?)"
+	kernel patched aaaaaaaa
+	rm "$T/stock/kernel/events/hw_breakpoint.symtypes"
+	compare
+	one_line "kabi-report: $T/stock: no symbol reaches struct perf_event; *"
+	kernel stock aaaaaaaa
 	rm "$T/patched/Module.symvers"
 	compare
 	one_line "kabi-report: $T/patched/Module.symvers: No such file or directory; the build leaves it"
