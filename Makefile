@@ -38,7 +38,8 @@ verify:
 	@scripts/verify $(BASE)
 
 matrix:
-	@code=0; for base in $(BASES); do scripts/verify $$base && scripts/kabi $$base || code=1; done; \
+	@code=0; for base in $(BASES); do \
+		scripts/verify $$base || code=1; scripts/kabi $$base || code=1; done; \
 		scripts/matrix && exit $$code
 
 check:

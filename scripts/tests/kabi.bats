@@ -98,7 +98,7 @@ compare() {
 	[ "$status" -eq 1 ]
 	[ "${lines[0]}" = "register_user_hw_breakpoint (vmlinux): CRC 0xaaaaaaaa -> 0xbbbbbbbb: struct perf_event" ]
 	[ "${lines[1]}" = "struct perf_event, as modules see it:" ]
-	[ "${lines[2]}" = "    - t#handler orig" ]
+	[ "${lines[2]}" = "    - handler orig" ]
 	[ "${lines[3]}" = "    + bool x" ]
 	[ "${#lines[@]}" -eq 5 ]
 }
