@@ -16,6 +16,7 @@ help:
 	@echo '  make dist          dist/linux-BASE.mbox for git am, selftests included, and a cover letter'
 	@echo '  make mutants       break one rule after the other; the tests named for it must fail'
 	@echo '  make debug         suite and stress on kernels that look for memory errors, wrong locking and data races'
+	@echo '  make kabi          does a module of the stock kernel load on the patched one? CRCs and layouts'
 	@echo '  make peers         run the tests that others wrote on both kernels'
 	@echo '  make bench         what a hit costs, against every other way to stop at it, of what is built'
 	@echo '  make soak          boot N=100 times, with other CPUs and preemption: the same verdicts'
@@ -37,7 +38,8 @@ verify:
 	@scripts/verify $(BASE)
 
 matrix:
-	@code=0; for base in $(BASES); do scripts/verify $$base || code=1; done; \
+	@code=0; for base in $(BASES); do \
+		scripts/verify $$base || code=1; scripts/kabi $$base || code=1; done; \
 		scripts/matrix && exit $$code
 
 check:
@@ -60,6 +62,9 @@ mutants:
 
 debug:
 	@scripts/debug $(BASE)
+
+kabi:
+	@scripts/kabi $(BASE)
 
 peers:
 	@scripts/peers $(BASE)
@@ -99,4 +104,4 @@ probe: selftests
 clean:
 	rm -rf $(or $(BUILD),build)
 
-.PHONY: help verify matrix check series-check prefixes dist mutants peers bench soak faults debug stress fuzz apply fetch selftests probe clean
+.PHONY: help verify matrix check series-check prefixes dist mutants kabi peers bench soak faults debug stress fuzz apply fetch selftests probe clean
