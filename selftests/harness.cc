@@ -13,7 +13,6 @@
 
 #include <cstdarg>
 #include <cstring>
-#include <ctime>
 #include <algorithm>
 #include <vector>
 
@@ -39,7 +38,7 @@ static constexpr struct {
 	  "0002-perf-bpf-call-program-directly" },
 	{ "C8", "attaching and detaching exclude each other, fork and exit", nullptr },
 	{ "C9", "MODIFY_ATTRIBUTES keeps program, cookie and what is left of the limit", nullptr },
-	{ "C10", "a breakpoint that used up its limit comes back", nullptr },
+	{ "C10", "an event that used up its limit, or was throttled, comes back", nullptr },
 	{ "C11", "a kernel without BPF or tracing behaves as with no program",
 	  "0002-perf-bpf-call-program-directly" },
 	{ "C12", "ptrace and the other users of breakpoints are unaffected",
@@ -193,14 +192,6 @@ struct Outcome {
 	char verdict = 0; /* 'P', 'F', 'S' */
 	std::vector<std::string> lines;
 };
-
-static long milliseconds_now()
-{
-	timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 /*
  * What the test and its own children have written until the test exits or its time is up; the

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* What a program can see and do while it decides: C1, C2, C7, C8. */
-#include <sys/utsname.h>
-
 #include <cerrno>
 #include <climits>
-#include <cstdio>
 
 #include "effects.h"
 #include "harness.h"
@@ -244,12 +241,7 @@ TEST("programs.stack", "C1", "the stack of a rejected hit begins where it hit")
  */
 static perf_event_attr with_sample()
 {
-	utsname kernel;
-	int major = 0, minor = 0;
-
-	uname(&kernel);
-	sscanf(kernel.release, "%d.%d", &major, &minor);
-	if (major < 6 || (major == 6 && minor < 3))
+	if (kernel_before(6, 3))
 		unavailable("the kernel fills in the sample after the program has run (before 6.3)");
 
 	perf_event_attr attr = breakpoint(hit);
