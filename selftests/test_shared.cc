@@ -112,7 +112,7 @@ static void churn_tasks(Churn &c)
 
 using Hits = uint64_t (*)(int in, int out);
 
-static constexpr uint64_t BATCH = 50;
+static constexpr uint64_t BATCH = 10;
 static volatile uint64_t watched;
 
 /* A byte that the task writes comes out of the pipe into the same word, which the kernel writes. */
