@@ -19,13 +19,13 @@ struct prefix {
 	__u32 address;
 };
 
-#define MAP(name, map_type, key_type, value_type, entries, flags) \
-	struct {                                                  \
-		__uint(type, map_type);                           \
-		__type(key, key_type);                            \
-		__type(value, value_type);                        \
-		__uint(max_entries, entries);                     \
-		__uint(map_flags, flags);                         \
+#define MAP(name, map_type, key_type, value_type, entries, flags)                                  \
+	struct {                                                                                   \
+		__uint(type, map_type);                                                            \
+		__type(key, key_type);                                                             \
+		__type(value, value_type);                                                         \
+		__uint(max_entries, entries);                                                      \
+		__uint(map_flags, flags);                                                          \
 	} name SEC(".maps")
 
 MAP(hash, BPF_MAP_TYPE_HASH, __u32, struct shared_value, 2 * SHARED_KEYS, 0);
@@ -156,8 +156,8 @@ int in_build_ids(void *ctx)
 {
 	struct bpf_stack_build_id frame = {};
 	long id = bpf_get_stackid(ctx, &build_ids, BPF_F_USER_STACK | BPF_F_REUSE_STACKID);
-	long bytes = bpf_get_stack(ctx, &frame, sizeof(frame),
-				   BPF_F_USER_STACK | BPF_F_USER_BUILD_ID);
+	long bytes =
+		bpf_get_stack(ctx, &frame, sizeof(frame), BPF_F_USER_STACK | BPF_F_USER_BUILD_ID);
 
 	runs++;
 	return done(id >= 0 && bytes == sizeof(frame) && frame.status != BPF_STACK_BUILD_ID_EMPTY,

@@ -348,7 +348,8 @@ static void check_own_samples(const char *who, const char *what, const Event &ev
 				 sample[5] != sample[2];
 	}
 	if (size || id || chain || samples.size() != event.count())
-		note("%s, the other samples %s: %zu samples of %lu, %lu wrong sizes, %lu wrong ids, "
+		note("%s, the other samples %s: %zu samples of %lu, %lu wrong sizes, %lu wrong "
+		     "ids, "
 		     "%lu wrong callchains",
 		     who, what, samples.size(), event.count(), size, id, chain);
 	EXPECT_EQ(size + id + chain, 0, "records that are not as if the event were alone");
@@ -399,8 +400,8 @@ static void check_shared_with_program(bool accept)
 		Filter filter(which);
 
 		filter.returns(accept);
-		check_shared_sample(which == Program::GETS_STACK ? "program that takes a stack" :
-								   "program that does not look",
+		check_shared_sample(which == Program::GETS_STACK ? "program that takes a stack"
+								 : "program that does not look",
 				    &filter);
 	}
 }

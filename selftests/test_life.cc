@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Whose hits an event has, and for how long: threads, children, exec, CPUs, descriptors. */
 #include <bpf/bpf.h>
+#include <linux/sched.h>
 #include <sched.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include <cerrno>
@@ -837,6 +839,29 @@ static void gone_with_children(Leaving &program)
 	program.must_be_gone();
 }
 
+/* The id of the child is taken, which the kernel finds once the child has inherited the event. */
+static void gone_after_failed_forks(Leaving &program)
+{
+	const pid_t taken = getpid();
+	clone_args args = {};
+	Event event(inherited());
+
+	args.exit_signal = SIGCHLD;
+	args.set_tid = reinterpret_cast<uintptr_t>(&taken);
+	args.set_tid_size = 1;
+	event.must_attach(program.filter());
+	program.is_attached();
+	for (int i = 0; i < 10; i++) {
+		if (syscall(SYS_clone3, &args, sizeof(args)) >= 0)
+			_exit(1);
+		if (errno == EPERM)
+			unavailable("no permission to choose the id of a child");
+		EXPECT_EQ(errno, EEXIST, "errno of a fork that fails");
+	}
+	event.close();
+	program.must_be_gone();
+}
+
 /* What has inherited an event goes with it. */
 static void gone_before_children(Leaving &program)
 {
@@ -895,6 +920,8 @@ static const struct {
 	{ "kill", "a program goes with the process that is killed", gone_with_a_kill },
 	{ "exec", "a program goes with the exec that closes its event", gone_with_exec },
 	{ "children", "a program that children inherited goes with its event", gone_with_children },
+	{ "failed_forks", "a program that failed forks inherited goes with its event",
+	  gone_after_failed_forks },
 	{ "before_children", "a program goes with its event from children that live on",
 	  gone_before_children },
 	{ "after_child", "a program goes with the last child that inherited it",

@@ -139,7 +139,8 @@ static uint64_t fault(int in, int out)
 		setup_failed("mmap", errno);
 	for (uint64_t i = 0; i < 2 * BATCH; i += 2) {
 		*static_cast<volatile char *>(pages + i * page) = 1;
-		if (write(in, pages + i * page, 1) != 1 || read(out, pages + (i + 1) * page, 1) != 1)
+		if (write(in, pages + i * page, 1) != 1 ||
+		    read(out, pages + (i + 1) * page, 1) != 1)
 			setup_failed("write to and read from a pipe", errno);
 	}
 	munmap(pages, size);
@@ -165,14 +166,10 @@ static const struct Shared {
 	void (*churn)(Churn &churn);
 	Hits hits;
 } shared_maps[] = {
-	{ "hash", churn_hash, write_watched },
-	{ "lru_hash", churn_hash, write_watched },
-	{ "lpm_trie", churn_trie, write_watched },
-	{ "queue", churn_queue, write_watched },
-	{ "stack", churn_queue, write_watched },
-	{ "ringbuf", churn_beside, write_watched },
-	{ "stack_map", churn_stacks, write_watched },
-	{ "build_ids", churn_stacks, fault },
+	{ "hash", churn_hash, write_watched },		{ "lru_hash", churn_hash, write_watched },
+	{ "lpm_trie", churn_trie, write_watched },	{ "queue", churn_queue, write_watched },
+	{ "stack", churn_queue, write_watched },	{ "ringbuf", churn_beside, write_watched },
+	{ "stack_map", churn_stacks, write_watched },	{ "build_ids", churn_stacks, fault },
 	{ "task_storage", churn_tasks, write_watched },
 };
 
@@ -194,11 +191,10 @@ public:
 		skel_ = shared__open();
 		if (!skel_)
 			setup_failed("bpf object", errno);
-		bpf_object__for_each_program (program, skel_->obj)
-			bpf_program__set_autoload(program, bpf_program__name(program) == "in_" + name);
-		bpf_object__for_each_map (map, skel_->obj)
-			bpf_map__set_autocreate(map, bpf_map__name(map) == name ||
-							     bpf_map__is_internal(map));
+		bpf_object__for_each_program(program, skel_->obj) bpf_program__set_autoload(
+			program, bpf_program__name(program) == "in_" + name);
+		bpf_object__for_each_map(map, skel_->obj) bpf_map__set_autocreate(
+			map, bpf_map__name(map) == name || bpf_map__is_internal(map));
 		if (int err = shared__load(skel_))
 			setup_failed("bpf() to load the program", -err);
 		map_ = bpf_object__find_map_by_name(skel_->obj, name.c_str());
@@ -237,8 +233,8 @@ public:
 			setup_failed("bpf() to fill the map", errno);
 		if (map_ == skel_->maps.ringbuf) {
 			reader_ = ring_buffer__new(
-				bpf_map__fd(map_), [](void *, void *, size_t) { return 0; }, nullptr,
-				nullptr);
+				bpf_map__fd(map_), [](void *, void *, size_t) { return 0; },
+				nullptr, nullptr);
 			if (!reader_)
 				setup_failed("ring_buffer__new", errno);
 		}
