@@ -69,6 +69,7 @@ int looks(struct bpf_perf_event_data *ctx)
 	look.ip = PT_REGS_IP(&ctx->regs);
 	look.argument = PT_REGS_PARM1(&ctx->regs);
 	look.addr = ctx->addr;
+	look.stray += look.addr != 0;
 	look.period = ctx->sample_period;
 	if (!bpf_perf_prog_read_value(ctx, &event, sizeof(event)))
 		look.count = event.counter;
@@ -118,6 +119,8 @@ SEC("perf_event")
 int gets_stack(struct bpf_perf_event_data *ctx)
 {
 	__sync_fetch_and_add(&runs, 1);
+	look.addr = ctx->addr;
+	look.stray += look.addr != 0;
 	look.stack_bytes = bpf_get_stack(ctx, look.stack, sizeof(look.stack), BPF_F_USER_STACK);
 	return verdict;
 }

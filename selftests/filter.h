@@ -18,6 +18,7 @@ enum filter_condition {
 struct filter_look {
 	unsigned long long ip, argument; /* ctx->regs */
 	unsigned long long addr, period; /* ctx->addr, ctx->sample_period */
+	unsigned long long stray; /* runs, of all so far, whose ctx->addr was not 0 */
 	unsigned long long count; /* bpf_perf_prog_read_value(): the event's, this hit included */
 	unsigned long long cookie; /* bpf_get_attach_cookie() */
 	unsigned long long wrong_cookies; /* runs, of all so far, that saw one not wanted */

@@ -11,11 +11,14 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 
 #include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <fstream>
 
 #include <filter.skel.h>
@@ -120,6 +123,16 @@ static bool lacks(const Newer &feature)
 bool has_sigtrap()
 {
 	return !lacks(newer[0]);
+}
+
+bool kernel_before(int major, int minor)
+{
+	utsname kernel;
+	int is_major = 0, is_minor = 0;
+
+	uname(&kernel);
+	sscanf(kernel.release, "%d.%d", &is_major, &is_minor);
+	return is_major < major || (is_major == major && is_minor < minor);
 }
 
 Event::Event(const perf_event_attr &attr, pid_t pid, int cpu, const Event *leader)
@@ -269,7 +282,8 @@ Ring::~Ring()
 	munmap(map_, sysconf(_SC_PAGESIZE) + data_size_);
 }
 
-void Ring::drain()
+/* Calls @record with the header of each record, and with what gives its words. */
+template <typename Record> void Ring::consume(Record record)
 {
 	auto *page = static_cast<perf_event_mmap_page *>(map_);
 	const char *data = static_cast<char *>(map_) + sysconf(_SC_PAGESIZE);
@@ -284,28 +298,49 @@ void Ring::drain()
 	}
 
 	/* Records are multiples of 8 bytes, so a u64 never wraps though a record may. */
-	auto word = [&](uint64_t offset) {
+	auto word = [&](size_t n) {
 		uint64_t value;
 
-		memcpy(&value, data + (offset & (data_size_ - 1)), sizeof(value));
+		memcpy(&value, data + ((at + n * sizeof(value)) & (data_size_ - 1)), sizeof(value));
 		return value;
 	};
 
 	while (at != end) {
-		uint64_t first = word(at);
+		uint64_t first = word(0);
 		perf_event_header header;
 
 		memcpy(&header, &first, sizeof(header));
 		/* No record, or the oldest one, which the newest has partly overwritten. */
 		if (!header.size || header.size > end - at)
 			break;
-		/* A sample: header, IP, ADDR. PERF_RECORD_LOST: header, id, number. */
-		if (seen_count_ < MOST)
-			seen_[seen_count_++] = { header.type, word(at + 16) };
+		record(header, word);
 		at += header.size;
 	}
 	if (mode_ == Mode::NORMAL)
 		__atomic_store_n(&page->data_tail, at, __ATOMIC_RELEASE);
+}
+
+void Ring::drain()
+{
+	consume([this](const perf_event_header &header, auto word) {
+		/* A sample: header, IP, ADDR. PERF_RECORD_LOST: header, id, number. */
+		if (seen_count_ < MOST)
+			seen_[seen_count_++] = { header.type, word(2) };
+	});
+}
+
+std::vector<std::vector<uint64_t>> Ring::take_samples()
+{
+	std::vector<std::vector<uint64_t>> samples;
+
+	consume([&](const perf_event_header &header, auto word) {
+		if (header.type != PERF_RECORD_SAMPLE)
+			return;
+		samples.emplace_back();
+		for (size_t n = 0; n < header.size / sizeof(uint64_t); n++)
+			samples.back().push_back(word(n));
+	});
+	return samples;
 }
 
 uint64_t Ring::records(uint32_t type) const
@@ -527,6 +562,28 @@ void Sysctl::guard()
 	if (!read(ends_[0], &byte, 1))
 		set(old_);
 	_exit(0);
+}
+
+SlowSampling::SlowSampling()
+	: Sysctl("kernel/perf_event_max_sample_rate")
+{
+	if (!set(1000))
+		unavailable("no way to set kernel.perf_event_max_sample_rate");
+}
+
+long milliseconds_now()
+{
+	timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+void spin(long milliseconds)
+{
+	for (long end = milliseconds_now() + milliseconds; milliseconds_now() < end;)
+		for (volatile int i = 0; i < 100000;)
+			i = i + 1;
 }
 
 Filter::Filter(Program which, const Filter *target)

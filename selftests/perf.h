@@ -105,6 +105,9 @@ constexpr uint32_t RECORD_CALLCHAIN_DEFERRED = 22; /* PERF_RECORD_CALLCHAIN_DEFE
 /* Whether the kernel knows attr.sigtrap, which came with 5.13. */
 bool has_sigtrap();
 
+/* By the version it gives: for what it does, and none can ask it. */
+bool kernel_before(int major, int minor);
+
 class Filter;
 
 class Event {
@@ -196,6 +199,8 @@ public:
 
 	/* Consumes what is there; with OVERWRITE looks at it, the newest record first. */
 	void drain();
+	/* Consumes what is there: the words of each sample, header and all. Not with OVERWRITE. */
+	std::vector<std::vector<uint64_t>> take_samples();
 	/* As if drain() had seen nothing yet: for more records than it can remember. */
 	void forget()
 	{
@@ -226,6 +231,8 @@ public:
 	bool poll_ready() const;
 
 private:
+	template <typename Record> void consume(Record record);
+
 	struct Seen {
 		uint32_t type;
 		uint64_t third; /* word: of a sample ADDR, of PERF_RECORD_LOST how many */
@@ -330,6 +337,17 @@ private:
 	int old_ = 0, ends_[2];
 	pid_t guard_;
 };
+
+/* While it lives, a clock is throttled that overflows 1000 times a second. */
+class SlowSampling : Sysctl {
+public:
+	SlowSampling();
+};
+
+/* CLOCK_MONOTONIC */
+long milliseconds_now();
+/* In user mode for the most part, where asking for the time may be a system call. */
+void spin(long milliseconds);
 
 struct filter; /* the skeleton */
 

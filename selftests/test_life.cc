@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Whose hits an event has, and for how long: threads, children, exec, CPUs, descriptors. */
 #include <bpf/bpf.h>
+#include <linux/sched.h>
 #include <sched.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <thread>
 
 #include "effects.h"
@@ -676,3 +679,261 @@ TEST("life.exec", "C6", "an exec ends the hits, and the event with remove_on_exe
 	check_exec(false);
 	check_exec(true);
 }
+
+/* A program that nothing keeps but what it is attached to. */
+class Leaving {
+public:
+	Leaving()
+		: filter_(std::in_place)
+	{
+		bpf_prog_info info = {};
+		uint32_t size = sizeof(info);
+
+		if (int err = bpf_obj_get_info_by_fd(filter_->prog_fd(), &info, &size))
+			setup_failed("bpf_obj_get_info_by_fd", -err);
+		id_ = info.id;
+	}
+	const Filter &filter() const
+	{
+		return *filter_;
+	}
+	void is_attached()
+	{
+		filter_.reset();
+		usleep(10'000);
+		EXPECT_EQ(is_there(), true, "the program is there as long as it is attached");
+	}
+	/* It may go by way of RCU and of a work queue. */
+	void must_be_gone() const
+	{
+		for (int tries = 0; tries < 1000 && is_there(); tries++)
+			usleep(10'000);
+		EXPECT_EQ(is_there(), false, "the program is there though it is attached nowhere");
+	}
+
+private:
+	/* To be asked for, and in the list. */
+	bool is_there() const
+	{
+		uint32_t next = id_ - 1;
+
+		return Fd(bpf_prog_get_fd_by_id(id_)).valid() ||
+		       (!bpf_prog_get_next_id(next, &next) && next == id_);
+	}
+
+	std::optional<Filter> filter_;
+	uint32_t id_;
+};
+
+static perf_event_attr inherited()
+{
+	perf_event_attr attr = breakpoint(hit);
+
+	attr.inherit = 1;
+	return attr;
+}
+
+/* What a program is attached to goes, in one way and another. */
+static void gone_with_the_event(Leaving &program)
+{
+	Event event(breakpoint(hit));
+
+	event.must_attach(program.filter());
+	program.is_attached();
+	event.close();
+	program.must_be_gone();
+}
+
+static void gone_with_the_link(Leaving &program)
+{
+	Event event(breakpoint(hit));
+	Fd link = program.filter().link(event), again(dup(link.get()));
+
+	program.is_attached();
+	link.close();
+	program.is_attached();
+	again.close();
+	program.must_be_gone();
+}
+
+/* The link has a reference to the event, too. */
+static void gone_with_both(Leaving &program)
+{
+	Event event(breakpoint(hit));
+	Fd link = program.filter().link(event);
+
+	program.is_attached();
+	event.close();
+	program.is_attached();
+	link.close();
+	program.must_be_gone();
+}
+
+/* Somebody else has event and link, and goes in a way of his own. */
+static void gone_with(Leaving &program, bool by_link, void (*leave)())
+{
+	Gate ready, gate;
+	Child child([&] {
+		Event event(breakpoint(hit));
+		Fd link;
+
+		if (by_link)
+			link = program.filter().link(event);
+		else
+			event.must_attach(program.filter());
+		program.is_attached();
+		event.enable();
+		hit_times(HITS);
+		ready.open();
+		gate.pass();
+		leave();
+		return 0;
+	});
+
+	ready.pass();
+	program.is_attached();
+	gate.open();
+	program.must_be_gone();
+}
+
+static void gone_with_exit(Leaving &program)
+{
+	gone_with(program, false, [] { _exit(0); });
+}
+
+static void gone_with_exit_of_a_link(Leaving &program)
+{
+	gone_with(program, true, [] { _exit(0); });
+}
+
+static void gone_with_a_kill(Leaving &program)
+{
+	gone_with(program, false, [] { raise(SIGKILL); });
+}
+
+static void gone_with_exec(Leaving &program)
+{
+	gone_with(program, false, [] {
+		execlp("sleep", "sleep", "1000", nullptr);
+		fail("exec of sleep: %s", strerror(errno));
+	});
+}
+
+/* Children that have inherited it, and their children, all of which go before. */
+static void gone_with_children(Leaving &program)
+{
+	Event event(inherited());
+
+	event.must_attach(program.filter());
+	event.enable();
+	program.is_attached();
+	for (int i = 0; i < 10; i++) {
+		Child child([] {
+			std::thread([] { hit_times(1); }).join();
+			return Child([] { return 0; }).wait();
+		});
+
+		EXPECT_EQ(child.wait(), 0, "exit of the child");
+	}
+	event.close();
+	program.must_be_gone();
+}
+
+/* The id of the child is taken, which the kernel finds once the child has inherited the event. */
+static void gone_after_failed_forks(Leaving &program)
+{
+	const pid_t taken = getpid();
+	clone_args args = {};
+	Event event(inherited());
+
+	args.exit_signal = SIGCHLD;
+	args.set_tid = reinterpret_cast<uintptr_t>(&taken);
+	args.set_tid_size = 1;
+	event.must_attach(program.filter());
+	program.is_attached();
+	for (int i = 0; i < 10; i++) {
+		if (syscall(SYS_clone3, &args, sizeof(args)) >= 0)
+			_exit(1);
+		if (errno == EPERM)
+			unavailable("no permission to choose the id of a child");
+		EXPECT_EQ(errno, EEXIST, "errno of a fork that fails");
+	}
+	event.close();
+	program.must_be_gone();
+}
+
+/* What has inherited an event goes with it. */
+static void gone_before_children(Leaving &program)
+{
+	Gate gate;
+	Event event(inherited());
+
+	event.must_attach(program.filter());
+	program.is_attached();
+
+	Child child([&] {
+		event.close();
+		gate.pass();
+		return 0;
+	});
+
+	event.close();
+	program.must_be_gone();
+	gate.open();
+	EXPECT_EQ(child.wait(), 0, "exit of the child");
+}
+
+/* A link goes for the event that was opened; a child keeps the program as long as it lives. */
+static void gone_after_a_child(Leaving &program)
+{
+	Gate ready, gate;
+	Event event(inherited());
+	Fd link = program.filter().link(event);
+
+	program.is_attached();
+
+	Child child([&] {
+		link.close(); /* its copy */
+		ready.open();
+		gate.pass();
+		return 0;
+	});
+
+	ready.pass();
+	link.close();
+	program.is_attached();
+	gate.open();
+	EXPECT_EQ(child.wait(), 0, "exit of the child");
+	program.must_be_gone();
+}
+
+static const struct {
+	const char *name, *says;
+	void (*body)(Leaving &program);
+} gone[] = {
+	{ "event", "a program goes with its event", gone_with_the_event },
+	{ "link", "a program goes with the last descriptor of its link", gone_with_the_link },
+	{ "event_and_link", "a program goes with its link, the event closed", gone_with_both },
+	{ "exit", "a program goes with the process that has its event", gone_with_exit },
+	{ "exit_link", "a program goes with the process that has its link",
+	  gone_with_exit_of_a_link },
+	{ "kill", "a program goes with the process that is killed", gone_with_a_kill },
+	{ "exec", "a program goes with the exec that closes its event", gone_with_exec },
+	{ "children", "a program that children inherited goes with its event", gone_with_children },
+	{ "failed_forks", "a program that failed forks inherited goes with its event",
+	  gone_after_failed_forks },
+	{ "before_children", "a program goes with its event from children that live on",
+	  gone_before_children },
+	{ "after_child", "a program goes with the last child that inherited it",
+	  gone_after_a_child },
+};
+
+static const bool added_gone = [] {
+	for (auto &g : gone)
+		add_test({ std::string("life.gone.") + g.name, "C8", g.says, [&g] {
+				  Leaving program;
+
+				  g.body(program);
+			  } });
+	return true;
+}();

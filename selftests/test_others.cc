@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What must stay as it is: tracing programs (C5), throttling (C4), ptrace (C12). */
+/*
+ * What must stay as it is: tracing programs (C5), throttling (C4), ptrace (C12); and tracing events that
+ * were stopped come back (C10).
+ */
 #include <bpf/bpf.h>
 #include <fcntl.h>
 #include <link.h>
@@ -197,6 +200,81 @@ static const bool added = [] {
 		add_test({ name + ".accepted", "C5",
 			   "a " + what + " program that accepts runs once a hit",
 			   [&t] { check_tracing(t, true); } });
+	}
+	return true;
+}();
+
+/* A limit is no end to any of them: REFRESH gives as many again. */
+static void check_limit_revives(const Tracing &tracing)
+{
+	Event event(tracing.attr());
+
+	for (uint64_t round = 1; round <= 3; round++) {
+		event.must_refresh(LIMIT);
+		tracing.hits(HITS);
+		EXPECT_EQ(event.count(), round * LIMIT, "hits counted, limit after limit");
+	}
+}
+
+/*
+ * Linux 7 stops the whole group of an event that is throttled. A sibling in it has to come back
+ * although its task left the CPU meanwhile.
+ */
+static void check_group_throttled(perf_event_attr attr, void (*hits)(uint64_t times))
+{
+	constexpr int TRIES = 20;
+	constexpr long ENOUGH_MILLISECONDS = 5000;
+	constexpr uint64_t NEVER = 1ull << 40; /* ns */
+	perf_event_attr clock = tracing_event(PERF_TYPE_SOFTWARE);
+	SlowSampling slow;
+	uint64_t counted = 0;
+
+	clock.config = PERF_COUNT_SW_TASK_CLOCK;
+	clock.sample_period = 100000; /* ns */
+	clock.exclude_kernel = 1;
+	/* On PREEMPT_RT a wakeup preempts this task, and coming back would end the throttle. */
+	clock.wakeup_events = 0;
+	attr.disabled = 0;
+	for (int i = 0; i < TRIES; i++) {
+		Event leader(clock), sibling(attr, 0, -1, &leader);
+		Ring ring(leader);
+
+		leader.enable();
+		for (long waited = 0;; waited++) {
+			if (waited > ENOUGH_MILLISECONDS)
+				fail("the clock is not throttled");
+			spin(1);
+			ring.drain();
+			if (ring.records(PERF_RECORD_THROTTLE) >
+			    ring.records(PERF_RECORD_UNTHROTTLE))
+				break;
+		}
+		be_rescheduled();
+		leader.set_period(NEVER);
+
+		uint64_t before = sibling.count();
+
+		hits(HITS);
+		counted += sibling.count() - before;
+	}
+	EXPECT_EQ(counted, TRIES * HITS, "hits counted after the throttle");
+}
+
+TEST("events.group.throttled", "C10", "a breakpoint that was throttled with its group comes back")
+{
+	check_group_throttled(breakpoint(hit), hit_times);
+}
+
+static const bool added_stopped = [] {
+	for (const Tracing &t : tracings) {
+		std::string name = std::string("others.") + t.name, what = t.name;
+
+		add_test({ name + ".limit_revives", "C10",
+			   "a " + what + " event at its limit comes back on REFRESH",
+			   [&t] { check_limit_revives(t); } });
+		add_test({ name + ".throttled", "C10",
+			   "a " + what + " event that was throttled with its group comes back",
+			   [&t] { check_group_throttled(t.attr(), t.hits); } });
 	}
 	return true;
 }();

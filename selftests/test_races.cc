@@ -346,6 +346,102 @@ TEST("misses.nested", "C6", "hits of a program's own reads are counted as its mi
 	EXPECT_EQ(ring.samples(), HITS / 2, "samples");
 }
 
+/*
+ * Each access is a hit that the program rejects, and its own read of the word is another one, for
+ * which it cannot run: a miss. Before 6.10 such a hit loses its sample and nothing else; since then it
+ * is taken for rejected.
+ */
+class Missing {
+public:
+	explicit Missing(void (*set)(perf_event_attr &attr) = [](perf_event_attr &) {})
+		: event_(watchpoint(set))
+		, ring_(event_)
+	{
+		filter_.returns_if(1, FILTER_VALUE, HITS);
+		event_.must_attach(filter_);
+	}
+	Event &event()
+	{
+		return event_;
+	}
+	/* How often the program ran; as often it missed. */
+	uint64_t access_times(uint64_t times)
+	{
+		for (uint64_t i = 0; i < times; i++)
+			watched = i;
+		event_.disable();
+		ring_.drain();
+		EXPECT_EQ(ring_.samples(), 0, "samples");
+		EXPECT_EQ(event_.count(), 2 * filter_.runs(), "hits counted, the misses too");
+		return filter_.runs();
+	}
+	/* Of what a miss delivers. */
+	static uint64_t delivered(uint64_t misses)
+	{
+		return kernel_before(6, 10) ? misses : 0;
+	}
+
+private:
+	static perf_event_attr watchpoint(void (*set)(perf_event_attr &attr))
+	{
+		/* One byte alone, so that a read is one hit however the kernel copies. */
+		perf_event_attr attr = breakpoint(Access::READ_WRITE, &watched, 1);
+
+		attr.exclude_kernel = 0;
+		set(attr);
+		return attr;
+	}
+
+	static volatile uint64_t watched;
+	Filter filter_;
+	Event event_;
+	Ring ring_;
+};
+
+volatile uint64_t Missing::watched;
+
+TEST("misses.signal", "C6", "a miss sends its signal where it always has (before 6.10)")
+{
+	const int sig = setsig_signal();
+	Signals signals({ sig });
+	Missing missing;
+
+	missing.event().async(sig, gettid());
+	missing.event().enable();
+	EXPECT_EQ(missing.access_times(HITS), HITS, "runs of the program");
+	EXPECT_EQ(Signals::count(sig), Missing::delivered(HITS), "signals");
+}
+
+TEST("misses.sigtrap", "C6", "a miss raises SIGTRAP where it always has (before 6.10)")
+{
+	Signals signals({ SIGTRAP });
+	Missing missing([](perf_event_attr &attr) { attr.sigtrap = attr.remove_on_exec = 1; });
+
+	missing.event().enable();
+	EXPECT_EQ(missing.access_times(HITS), HITS, "runs of the program");
+	EXPECT_EQ(Signals::count(SIGTRAP, TRAP_PERF), Missing::delivered(HITS), "SIGTRAP");
+}
+
+/* On a stock kernel the rejected hit takes as much, so that a miss has the last of an even limit. */
+TEST("misses.limit", "C6", "a miss uses up a limit where it always has (before 6.10)")
+{
+	constexpr int EVEN = 4;
+	const int sig = setsig_signal();
+	Signals signals({ sig });
+	Missing missing;
+
+	missing.event().async(sig, gettid());
+	missing.event().must_refresh(EVEN);
+
+	uint64_t runs = missing.access_times(HITS);
+
+	if (Missing::delivered(1))
+		EXPECT_EQ(runs <= EVEN, true, "the limit is used up by so many misses");
+	else
+		EXPECT_EQ(runs, HITS, "runs of the program");
+	EXPECT_EQ(Signals::count(sig, POLL_HUP), Missing::delivered(1), "POLL_HUP");
+}
+
 TEST("misses.none", "C6", "hits whose program runs are no misses, whatever it says")
 {
 	for (uint32_t verdict : { 0, 1 }) {
