@@ -4,12 +4,15 @@
  * moves to, overflows in NMI, registers that are a copy. The PMU is that of module/perf_bpf_pmu.c,
  * whose counters a test makes count when and where it likes.
  */
+#include <fcntl.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <fcntl.h>
+#include <ctime>
 #include <fstream>
+#include <memory>
 
 #include "effects.h"
 #include "harness.h"
@@ -154,4 +157,309 @@ TEST("hardware.group.moved", "C8", "a hardware event takes a running software gr
 		EXPECT_EQ(leader.count() > before[0], true, "the leader goes on");
 		EXPECT_EQ(sibling.count() > before[1], true, "the sibling goes on");
 	}
+}
+
+/* Where an overflow comes from, and which registers it has. */
+static const struct Way {
+	const char *name, *says;
+	Context context;
+	uint64_t config;
+} ways[] = {
+	{ "nmi", "an NMI", NMI, 0 },
+	{ "irq", "a hard interrupt", IRQ, 0 },
+	{ "task", "task context with interrupts off", TASK, 0 },
+	{ "nmi_copy", "an NMI with a copy of user mode's registers", NMI, COPY },
+	{ "irq_copy", "a hard interrupt with a copy of user mode's registers", IRQ, COPY },
+	{ "task_copy", "task context with a copy of user mode's registers", TASK, COPY },
+};
+
+static perf_event_attr hardware(const Way &way)
+{
+	perf_event_attr attr = hardware(way.config);
+
+	/* What is copied is user mode, so the hit counts as one of user mode. */
+	attr.exclude_kernel = way.config == COPY;
+	return attr;
+}
+
+static void check_effects(const Way &way, bool accept)
+{
+	Hits hits(way.context);
+	const int sig = setsig_signal();
+	uint64_t delivered = accept ? HITS : 0, polls = 0;
+	Filter filter(Program::LOOKS);
+	Signals signals({ sig });
+	Event event(hardware(way));
+	Ring ring(event);
+
+	event.async(sig, gettid());
+	filter.returns(accept);
+	event.must_attach(filter);
+	event.enable();
+	for (uint64_t i = 0; i < HITS; i++) {
+		hits.make(1);
+		polls += ring.poll_ready();
+	}
+	event.disable();
+	ring.drain();
+	EXPECT_EQ(event.count(), HITS, "hits counted");
+	EXPECT_EQ(filter.runs(), HITS, "runs of the program");
+	EXPECT_EQ(filter.look().ip >> 63, way.config != COPY, "registers of kernel mode");
+	EXPECT_EQ(ring.samples(), delivered, "samples");
+	EXPECT_EQ(polls, delivered, "polls that found something");
+	EXPECT_EQ(Signals::count(sig), delivered, "signals");
+}
+
+static void check_limit(const Way &way, bool accept)
+{
+	Hits hits(way.context);
+	const int sig = setsig_signal();
+	Filter filter;
+	Signals signals({ sig });
+	Event event(hardware(way));
+
+	event.async(sig, gettid());
+	filter.returns(accept);
+	event.must_attach(filter);
+	event.must_refresh(LIMIT);
+	for (uint64_t i = 0; i < HITS; i++)
+		hits.make(1);
+	EXPECT_EQ(event.count(), accept ? LIMIT : HITS, "hits counted");
+	EXPECT_EQ(filter.runs(), accept ? LIMIT : HITS, "runs of the program");
+	EXPECT_EQ(Signals::count(sig), accept ? LIMIT : 0, "signals");
+	EXPECT_EQ(Signals::count(sig, POLL_HUP), accept, "POLL_HUP");
+}
+
+static void check_sigtrap(const Way &way, bool accept)
+{
+	Hits hits(way.context);
+	perf_event_attr attr = hardware(way);
+	Filter filter;
+	Signals signals({ SIGTRAP });
+
+	attr.sigtrap = attr.remove_on_exec = 1;
+
+	Event event(attr);
+
+	filter.returns(accept);
+	event.must_attach(filter);
+	event.enable();
+	for (uint64_t i = 0; i < HITS; i++)
+		hits.make(1);
+	EXPECT_EQ(event.count(), HITS, "hits counted");
+	EXPECT_EQ(filter.runs(), HITS, "runs of the program");
+	EXPECT_EQ(Signals::count(SIGTRAP, TRAP_PERF), accept ? HITS : 0, "SIGTRAP");
+}
+
+/* A leader and its sibling, which overflow in one interrupt, with either verdict. */
+static void check_group(const Way &way, bool accept)
+{
+	Hits hits(way.context);
+	const int sig = setsig_signal();
+	perf_event_attr attr = hardware(way);
+	Filter filter, other;
+	Signals signals({ sig });
+	Event leader(attr);
+
+	attr.disabled = 0;
+
+	Event sibling(attr, 0, -1, &leader);
+	Ring leaders(leader), siblings(sibling);
+
+	filter.returns(accept);
+	other.returns(!accept);
+	leader.async(sig, gettid());
+	leader.must_attach(filter);
+	sibling.must_attach(other);
+	leader.enable();
+	for (uint64_t i = 0; i < HITS; i++)
+		hits.make(1);
+	leader.disable();
+	leaders.drain();
+	siblings.drain();
+	EXPECT_EQ(leader.count(), HITS, "hits counted by the leader");
+	EXPECT_EQ(sibling.count(), HITS, "hits counted by the sibling");
+	EXPECT_EQ(filter.runs(), HITS, "runs for the leader");
+	EXPECT_EQ(other.runs(), HITS, "runs for the sibling");
+	EXPECT_EQ(leaders.samples(), accept ? HITS : 0, "samples of the leader");
+	EXPECT_EQ(siblings.samples(), accept ? 0 : HITS, "samples of the sibling");
+	EXPECT_EQ(Signals::count(sig), accept ? HITS : 0, "signals of the leader");
+}
+
+/* In a child that has the event from its parent, and ends. */
+static void check_inherited(const Way &way, bool accept)
+{
+	Hits hits(way.context);
+	const int sig = setsig_signal();
+	perf_event_attr attr = hardware(way);
+	Filter filter;
+	Signals signals({ sig });
+
+	attr.inherit = 1;
+
+	Event event(attr);
+
+	event.async(sig, gettid());
+	filter.returns(accept);
+	event.must_attach(filter);
+	event.enable();
+
+	Child child([&] {
+		for (uint64_t i = 0; i < HITS; i++)
+			hits.make(1);
+		return 0;
+	});
+
+	EXPECT_EQ(child.wait(), 0, "status of the child");
+	EXPECT_EQ(event.count(), HITS, "hits counted");
+	EXPECT_EQ(filter.runs(), HITS, "runs of the program");
+	/* That the child has ended wakes whoever reads, once. */
+	EXPECT_EQ(Signals::count(sig) >= HITS, accept, "signals");
+}
+
+static const bool added = [] {
+	static const struct {
+		const char *name, *rejected, *accepted;
+		void (*check)(const Way &way, bool accept);
+	} checks[] = {
+		{ "", "is silent", "delivers", check_effects },
+		{ ".limit", "takes nothing from the limit", "takes one from the limit",
+		  check_limit },
+		{ ".sigtrap", "raises no SIGTRAP", "raises SIGTRAP", check_sigtrap },
+		{ ".group", "is silent beside a sibling that delivers",
+		  "delivers beside a sibling that is silent", check_group },
+		{ ".inherited", "of a child is silent", "of a child delivers", check_inherited },
+	};
+
+	for (const Way &way : ways)
+		for (auto &c : checks)
+			for (bool accept : { false, true })
+				add_test({ std::string("hardware.") + way.name + c.name +
+						   (accept ? ".accepted" : ".rejected"),
+					   accept ? "C2" : "C1",
+					   std::string(accept ? "an accepted" : "a rejected") +
+						   " overflow in " + way.says + " " +
+						   (accept ? c.accepted : c.rejected),
+					   [=, &way] { c.check(way, accept); } });
+	return true;
+}();
+
+/* Too many hits at once stop the counter, until the next tick of the kernel's clock. */
+static void check_throttle(const Way &way)
+{
+	constexpr uint64_t MANY = 100000;
+	constexpr int ENOUGH_TRIES = 5000;
+	Hits hits(way.context);
+	Filter filter;
+	Event event(hardware(way));
+	Ring ring(event);
+	Sysctl rate("kernel/perf_event_max_sample_rate");
+
+	if (!rate.set(1000))
+		unavailable("no way to set kernel.perf_event_max_sample_rate");
+	event.must_attach(filter);
+	event.enable();
+	hits.make(MANY);
+
+	uint64_t counted = event.count();
+
+	EXPECT_EQ(counted < MANY / 2, true, "the counter stopped");
+	for (int i = 0; event.count() == counted && i < ENOUGH_TRIES; i++) {
+		usleep(1000);
+		hits.make(1);
+	}
+	event.disable();
+	ring.drain();
+	EXPECT_EQ(event.count() > counted, true, "the counter goes on");
+	EXPECT_EQ(filter.runs(), event.count(), "runs of the program, against hits counted");
+	EXPECT_EQ(ring.records(PERF_RECORD_THROTTLE) > 0, true, "throttle records");
+	EXPECT_EQ(ring.samples(), 0, "samples");
+}
+
+static const bool added_throttle = [] {
+	for (const Way &way : ways)
+		add_test({ std::string("hardware.") + way.name + ".throttle", "C4",
+			   std::string("overflows in ") + way.says +
+				   " that are too many stop the counter though all are rejected",
+			   [&way] { check_throttle(way); } });
+	return true;
+}();
+
+/* The kernel lets them have the counters in turn. Every other one rejects. */
+TEST("hardware.multiplexed", "C1", "more events than counters, each decides for itself")
+{
+	constexpr int EVENTS = 7, ENOUGH_TRIES = 10000;
+	Hits hits(NMI);
+	Filter filters[EVENTS];
+	std::vector<Event> events;
+	std::vector<std::unique_ptr<Ring>> rings;
+	auto some_count_nothing = [&] {
+		return std::any_of(events.begin(), events.end(),
+				   [](auto &event) { return event.count() < HITS; });
+	};
+
+	for (int i = 0; i < EVENTS; i++) {
+		filters[i].returns(i % 2);
+		events.emplace_back(hardware(COPY));
+		rings.push_back(std::make_unique<Ring>(events[i]));
+		events[i].must_attach(filters[i]);
+		events[i].enable();
+	}
+	for (int i = 0; some_count_nothing() && i < ENOUGH_TRIES; i++) {
+		usleep(100);
+		hits.make(1);
+		for (auto &ring : rings)
+			ring->drain();
+	}
+	for (int i = 0; i < EVENTS; i++) {
+		events[i].disable();
+		rings[i]->drain();
+		EXPECT_EQ(events[i].count() >= HITS, true, "each had a counter for a while");
+		EXPECT_EQ(filters[i].runs(), events[i].count(), "runs, against hits counted");
+		EXPECT_EQ(rings[i]->samples(), i % 2 ? events[i].count() : 0, "samples");
+	}
+}
+
+/*
+ * NMIs from another CPU, which come between any two instructions of the kernel, while a program is
+ * attached and detached. It accepts, so a hit delivers whether it is there or not.
+ */
+TEST("hardware.nmi.detach", "C6", "an NMI during attach and detach delivers")
+{
+	constexpr int SECONDS = 5;
+	int target = usable_cpus()[0], sender = other_cpu();
+	Hits hits(NMI);
+	Filter filter;
+	Event event(hardware());
+	Ring ring(event);
+	Sysctl rate("kernel/perf_event_max_sample_rate");
+	uint64_t samples = 0, turns = 0;
+
+	filter.returns(1);
+	if (!filter.can_link())
+		unavailable("the kernel has no BPF links for perf events (they came with 5.15)");
+	if (!rate.set(100000000))
+		unavailable("no way to set kernel.perf_event_max_sample_rate");
+	event.enable();
+
+	Child child([&] {
+		run_on(sender);
+		for (;;)
+			hits.make(1, target);
+		return 0;
+	});
+
+	for (time_t end = time(nullptr) + SECONDS; time(nullptr) < end; turns++) {
+		filter.link(event).close();
+		ring.drain();
+		samples += ring.samples();
+		ring.forget();
+	}
+	event.disable();
+	ring.drain();
+	samples += ring.samples() + ring.lost();
+	note("round: %llu hits, %llu runs, %llu attachments", (unsigned long long)event.count(),
+	     (unsigned long long)filter.runs(), (unsigned long long)turns);
+	EXPECT_EQ(filter.runs() > 0, true, "the program ran");
+	EXPECT_EQ(samples, event.count(), "samples, against hits counted");
 }
