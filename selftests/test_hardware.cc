@@ -421,17 +421,25 @@ TEST("hardware.multiplexed", "C1", "more events than counters, each decides for 
 }
 
 /*
- * NMIs from another CPU, which come between any two instructions of the kernel, while a program is
- * attached and detached. It accepts, so a hit delivers whether it is there or not.
+ * NMIs while a program is attached and detached: from the other CPU into this one, where they come
+ * between any two instructions of that, or on the other CPU beside it. The program accepts, so a
+ * hit delivers whether it is there or not.
  */
-TEST("hardware.nmi.detach", "C6", "an NMI during attach and detach delivers")
+static void check_detach(bool beside)
 {
 	constexpr int SECONDS = 5;
-	int target = usable_cpus()[0], sender = other_cpu();
+	constexpr uint64_t A_LOOK = 100; /* at the ring, in turns */
+	int here = usable_cpus()[0], there = other_cpu();
 	Hits hits(NMI);
+	Child child([&] {
+		run_on(there);
+		for (;;)
+			hits.make(1, beside ? -1 : here);
+		return 0;
+	});
 	Filter filter;
-	Event event(hardware());
-	Ring ring(event);
+	Event event(hardware(), beside ? child.pid() : 0);
+	Ring ring(event, Ring::Mode::NORMAL, 64);
 	Sysctl rate("kernel/perf_event_max_sample_rate");
 	uint64_t samples = 0, turns = 0;
 
@@ -441,18 +449,12 @@ TEST("hardware.nmi.detach", "C6", "an NMI during attach and detach delivers")
 	if (!rate.set(100000000))
 		unavailable("no way to set kernel.perf_event_max_sample_rate");
 	event.enable();
-
-	Child child([&] {
-		run_on(sender);
-		for (;;)
-			hits.make(1, target);
-		return 0;
-	});
-
 	for (time_t end = time(nullptr) + SECONDS; time(nullptr) < end; turns++) {
 		filter.link(event).close();
+		if (turns % A_LOOK)
+			continue;
 		ring.drain();
-		samples += ring.samples();
+		samples += ring.samples() + ring.lost();
 		ring.forget();
 	}
 	event.disable();
@@ -462,4 +464,14 @@ TEST("hardware.nmi.detach", "C6", "an NMI during attach and detach delivers")
 	     (unsigned long long)filter.runs(), (unsigned long long)turns);
 	EXPECT_EQ(filter.runs() > 0, true, "the program ran");
 	EXPECT_EQ(samples, event.count(), "samples, against hits counted");
+}
+
+TEST("hardware.nmi.detach.amid", "C6", "an NMI in the middle of attach and detach delivers")
+{
+	check_detach(false);
+}
+
+TEST("hardware.nmi.detach.beside", "C6", "an NMI beside attach and detach delivers")
+{
+	check_detach(true);
 }
