@@ -4,6 +4,7 @@
  * moves to, overflows in NMI, registers that are a copy. The PMU is that of module/perf_bpf_pmu.c,
  * whose counters a test makes count when and where it likes.
  */
+#include <bpf/bpf.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 
@@ -474,4 +475,59 @@ TEST("hardware.nmi.detach.amid", "C6", "an NMI in the middle of attach and detac
 TEST("hardware.nmi.detach.beside", "C6", "an NMI beside attach and detach delivers")
 {
 	check_detach(true);
+}
+
+/*
+ * NMIs in the middle of bpf(2), where it holds what a program may want. Registers of user mode do
+ * not say that it is not there.
+ */
+static void check_amid_bpf(uint64_t config)
+{
+	constexpr int SECONDS = 3;
+	int here = usable_cpus()[0], there = other_cpu();
+	Hits hits(NMI);
+	Child child([&] {
+		run_on(there);
+		for (;;)
+			hits.make(1, here);
+		return 0;
+	});
+	Fd map(bpf_map_create(BPF_MAP_TYPE_HASH, nullptr, sizeof(int), sizeof(int), 1, nullptr));
+	Filter filter;
+	Event event(hardware(config));
+	Sysctl rate("kernel/perf_event_max_sample_rate");
+	bpf_prog_info info = {};
+	uint32_t size = sizeof(info);
+
+	if (!map.valid())
+		setup_failed("bpf_map_create", errno);
+	if (!rate.set(100000000))
+		unavailable("no way to set kernel.perf_event_max_sample_rate");
+	event.must_attach(filter);
+	event.enable();
+	for (time_t end = time(nullptr) + SECONDS; time(nullptr) < end;) {
+		int key = 0, value = 0;
+
+		bpf_map_update_elem(map.get(), &key, &value, 0);
+		bpf_map_delete_elem(map.get(), &key);
+	}
+	event.disable();
+	if (bpf_obj_get_info_by_fd(filter.prog_fd(), &info, &size))
+		setup_failed("bpf_obj_get_info_by_fd", errno);
+	if (size < offsetof(bpf_prog_info, recursion_misses) + sizeof(info.recursion_misses))
+		unavailable("the kernel has no bpf_prog_info.recursion_misses (it came with 5.12)");
+	note("round: %llu hits, %llu runs, %llu misses", (unsigned long long)event.count(),
+	     (unsigned long long)filter.runs(), (unsigned long long)info.recursion_misses);
+	EXPECT_EQ(filter.runs() > 0, true, "the program ran");
+	EXPECT_EQ(filter.runs() + info.recursion_misses, event.count(), "runs and misses");
+}
+
+TEST("hardware.nmi.bpf", "C6", "an NMI in the middle of bpf() is decided on, or a miss")
+{
+	check_amid_bpf(0);
+}
+
+TEST("hardware.nmi_copy.bpf", "C6", "an NMI in the middle of bpf() is, with copied registers too")
+{
+	check_amid_bpf(COPY);
 }
