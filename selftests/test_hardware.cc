@@ -429,7 +429,6 @@ TEST("hardware.multiplexed", "C1", "more events than counters, each decides for 
 static void check_detach(bool beside)
 {
 	constexpr int SECONDS = 5;
-	constexpr uint64_t A_LOOK = 100; /* at the ring, in turns */
 	int here = usable_cpus()[0], there = other_cpu();
 	Hits hits(NMI);
 	Child child([&] {
@@ -440,7 +439,7 @@ static void check_detach(bool beside)
 	});
 	Filter filter;
 	Event event(hardware(), beside ? child.pid() : 0);
-	Ring ring(event, Ring::Mode::NORMAL, 64);
+	Ring ring(event);
 	Sysctl rate("kernel/perf_event_max_sample_rate");
 	uint64_t samples = 0, turns = 0;
 
@@ -452,8 +451,6 @@ static void check_detach(bool beside)
 	event.enable();
 	for (time_t end = time(nullptr) + SECONDS; time(nullptr) < end; turns++) {
 		filter.link(event).close();
-		if (turns % A_LOOK)
-			continue;
 		ring.drain();
 		samples += ring.samples() + ring.lost();
 		ring.forget();
