@@ -24,6 +24,8 @@ enum Context { NMI, IRQ, TASK };
 
 static constexpr const char *contexts[] = { "nmi", "irq", "task" };
 
+static constexpr char no_pmu[] = "no PMU that hits on demand: insmod module/perf_bpf_pmu.ko, as root";
+
 /* attr.config of the PMU: the registers are those with which the task left user mode. */
 constexpr uint64_t COPY = 1;
 
@@ -34,7 +36,7 @@ static perf_event_attr hardware(uint64_t config = 0)
 
 	attr.size = sizeof(attr);
 	if (!(std::ifstream("/sys/bus/event_source/devices/perf_bpf_pmu/type") >> attr.type))
-		unavailable("no hardware PMU at hand: insmod module/perf_bpf_pmu.ko");
+		unavailable(no_pmu);
 	attr.config = config;
 	attr.sample_period = 1;
 	attr.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_ADDR;
@@ -63,7 +65,7 @@ public:
 			     O_WRONLY | O_CLOEXEC))
 	{
 		if (!file_.valid())
-			unavailable("no way to write to /sys/kernel/debug/perf_bpf_pmu");
+			unavailable(no_pmu);
 	}
 
 	/* On the CPU of the caller, or another one. */
