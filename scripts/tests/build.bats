@@ -54,6 +54,19 @@ prepare() {
 	[[ ${lines[-1]} == "build: $T/tree: bzImage failed; the whole log is $T/tree/obj/build.log" ]]
 }
 
+@test "build: the PMU of the tests, beside an image that can load it" {
+	prepare
+	for modules in n y; do
+		echo "CONFIG_MODULES=$modules" >>"$T/fragment"
+		run "$SCRIPTS/build" "$T/tree"
+		[ "$status" -eq 0 ]
+		code=0
+		[ -e "$T/tree/obj/perf_bpf_pmu/perf_bpf_pmu.ko" ] || code=1
+		[ $modules$code = n1 ] || [ $modules$code = y0 ]
+		sed -i /MODULES/d "$T/fragment"
+	done
+}
+
 @test "build: not a tree, no fragment" {
 	prepare
 	run "$SCRIPTS/build" "$T"

@@ -39,6 +39,8 @@ fake_tree() {
 	> @echo "  CC      kernel/core.o"
 	> @if [ -n "\$\$FAKE_ERROR" ]; then echo "core.c:1: error: \$\$FAKE_ERROR"; exit 1; fi
 	> mkdir -p \$(O)/arch/x86/boot && cp kernel/core.c \$(O)/arch/x86/boot/bzImage
+	modules:
+	> @if [ -n "\$(M)" ]; then touch \$(M)/perf_bpf_pmu.ko; fi
 	END
 	seq 1 40 | sed 's/^/int line/; s/$/;/' >"$tree/kernel/core.c"
 	seq 1 40 | sed 's/^/int head/; s/$/;/' >"$tree/include/core.h"

@@ -1,0 +1,441 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A hardware PMU for guests and test machines that have none. To the perf core it is what a driver
+ * of real counters is: events in perf_hw_context, a few counters for each CPU, overflows in NMI,
+ * hard interrupt or task context, and a counter that stops where perf_event_overflow() says so.
+ *
+ * What it counts is
+ *
+ * - hits, on demand: "echo N [CPU] > /sys/kernel/debug/perf_bpf_pmu/CONTEXT" makes each counter of
+ *   that CPU, this one unless told, count N hits in that context: nmi, irq or task. All have been
+ *   counted when the write returns, but for those on a CPU where the PMU is disabled just then, and
+ *   for those in a mode that the event excludes, as in hardware;
+ * - with PERF_BPF_PMU_CLOCK in attr.config, and for the cycles and instructions of
+ *   PERF_TYPE_HARDWARE that no other PMU has: nanoseconds, a million at each of its ticks.
+ *
+ * Registers are those that were interrupted, or with PERF_BPF_PMU_COPY in attr.config a copy of
+ * those with which the task left user mode, as PEBS and IBS make one.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/cpu.h>
+#include <linux/debugfs.h>
+#include <linux/hrtimer.h>
+#include <linux/kprobes.h>
+#include <linux/module.h>
+#include <linux/perf_event.h>
+#include <linux/smp.h>
+#include <linux/uaccess.h>
+#include <linux/version.h>
+#include <asm/irq_regs.h>
+#ifdef CONFIG_X86_LOCAL_APIC
+#include <asm/apic.h>
+#include <asm/nmi.h>
+#endif
+
+#define PERF_BPF_PMU_COPY	1
+#define PERF_BPF_PMU_CLOCK	2
+#define PERF_BPF_PMU_CONFIGS	4
+
+#define COUNTERS	4
+#define TICK		1000000	/* ns */
+
+enum context { NMI, IRQ, TASK, CONTEXTS };
+
+struct cpu_counters {
+	struct perf_event	*events[COUNTERS];
+	bool			disabled;
+	atomic_t		pending[CONTEXTS];	/* hits */
+	struct hrtimer		soon;		/* the interrupt of IRQ */
+	struct hrtimer		tick;
+};
+
+static DEFINE_PER_CPU(struct cpu_counters, cpu_counters);
+
+static bool force;
+module_param(force, bool, 0400);
+MODULE_PARM_DESC(force, "load beside the PMU of a real machine");
+
+/* What the core exports to no module. */
+static typeof(perf_event_overflow) *event_overflow;
+
+static void pmu_stop(struct perf_event *event, int flags)
+{
+	event->hw.state |= PERF_HES_STOPPED | PERF_HES_UPTODATE;
+}
+
+static void pmu_start(struct perf_event *event, int flags)
+{
+	struct hw_perf_event *hwc = &event->hw;
+
+	if (local64_read(&hwc->period_left) <= 0) {
+		local64_set(&hwc->period_left, hwc->sample_period);
+		hwc->last_period = hwc->sample_period;
+	}
+	hwc->state = 0;
+}
+
+/* The event counts @n more, which may overflow it. */
+static void count(struct perf_event *event, u64 n, struct pt_regs *regs)
+{
+	struct hw_perf_event *hwc = &event->hw;
+	struct perf_sample_data data;
+	struct pt_regs copy;
+	u64 last_period;
+
+	if (hwc->config & PERF_BPF_PMU_COPY) {
+		if (!current->mm || current->flags & PF_KTHREAD)
+			return;
+		copy = *task_pt_regs(current);
+		regs = &copy;
+	}
+	if (user_mode(regs) ? event->attr.exclude_user : event->attr.exclude_kernel)
+		return;
+
+	local64_add(n, &event->count);
+	if (!is_sampling_event(event) || local64_sub_return(n, &hwc->period_left) > 0)
+		return;
+
+	last_period = hwc->last_period;
+	hwc->last_period = hwc->sample_period;
+	local64_set(&hwc->period_left, hwc->sample_period);
+	perf_sample_data_init(&data, 0, last_period);
+	if (event_overflow(event, &data, regs))
+		pmu_stop(event, 0);
+}
+
+/* All counters of this CPU that count what @config says. */
+static void count_all(u64 config, u64 n, struct pt_regs *regs)
+{
+	struct cpu_counters *cpu = this_cpu_ptr(&cpu_counters);
+	int i;
+
+	for (i = 0; i < COUNTERS && !cpu->disabled; i++) {
+		struct perf_event *event = READ_ONCE(cpu->events[i]);
+
+		if (event && !(event->hw.state & PERF_HES_STOPPED) &&
+		    (event->hw.config & PERF_BPF_PMU_CLOCK) == config)
+			count(event, n, regs);
+	}
+}
+
+/* Takes what raise() has left, and returns how many hits that was. */
+static int take(enum context context, struct pt_regs *regs)
+{
+	int hits = atomic_xchg(this_cpu_ptr(&cpu_counters.pending[context]), 0);
+	int i;
+
+	for (i = 0; i < hits; i++)
+		count_all(0, 1, regs);
+	return hits;
+}
+
+static enum hrtimer_restart on_soon(struct hrtimer *timer)
+{
+	take(IRQ, get_irq_regs());
+	return HRTIMER_NORESTART;
+}
+
+static enum hrtimer_restart on_tick(struct hrtimer *timer)
+{
+	struct cpu_counters *cpu = this_cpu_ptr(&cpu_counters);
+	bool used = false;
+	int i;
+
+	for (i = 0; i < COUNTERS; i++)
+		used |= cpu->events[i] && cpu->events[i]->hw.config & PERF_BPF_PMU_CLOCK;
+	if (!used)
+		return HRTIMER_NORESTART;
+	count_all(PERF_BPF_PMU_CLOCK, TICK, get_irq_regs());
+	hrtimer_forward_now(timer, ns_to_ktime(TICK));
+	return HRTIMER_RESTART;
+}
+
+#ifdef CONFIG_X86_LOCAL_APIC
+static int on_nmi(unsigned int cmd, struct pt_regs *regs)
+{
+	return take(NMI, regs) ? NMI_HANDLED : NMI_DONE;
+}
+
+static int hook_nmi(void)
+{
+	return register_nmi_handler(NMI_LOCAL, on_nmi, 0, KBUILD_MODNAME);
+}
+
+static void unhook_nmi(void)
+{
+	unregister_nmi_handler(NMI_LOCAL, KBUILD_MODNAME);
+}
+
+static int send_nmi(int cpu)
+{
+	apic->send_IPI(cpu, NMI_VECTOR);
+	return 0;
+}
+#else
+static int hook_nmi(void)
+{
+	return 0;
+}
+
+static void unhook_nmi(void)
+{
+}
+
+static int send_nmi(int cpu)
+{
+	return -EOPNOTSUPP;
+}
+#endif
+
+/* In task context, with interrupts off. */
+static int take_here(int cpu)
+{
+	struct pt_regs regs;
+	unsigned long flags;
+
+	if (cpu != smp_processor_id())
+		return -EINVAL;
+	local_irq_save(flags);
+	perf_fetch_caller_regs(&regs);
+	take(TASK, &regs);
+	local_irq_restore(flags);
+	return 0;
+}
+
+static void start_soon(void *unused)
+{
+	hrtimer_start(this_cpu_ptr(&cpu_counters.soon), 0, HRTIMER_MODE_REL_PINNED_HARD);
+}
+
+/* By a timer: not every interrupt keeps the registers where we would find them. */
+static int send_irq(int cpu)
+{
+	return smp_call_function_single(cpu, start_soon, NULL, true);
+}
+
+static const struct {
+	const char *name;
+	int (*send)(int cpu);
+} contexts[CONTEXTS] = {
+	[NMI]	= { "nmi", send_nmi },
+	[IRQ]	= { "irq", send_irq },
+	[TASK]	= { "task", take_here },
+};
+
+/* One interrupt at a time: it takes all that is there, so that none finds nothing. */
+static int raise(enum context context, unsigned int hits, int cpu)
+{
+	atomic_t *pending;
+	int err = 0;
+
+	if (cpu < 0)
+		cpu = smp_processor_id();
+	else if (cpu >= nr_cpu_ids || !cpu_online(cpu))
+		return -EINVAL;
+	pending = per_cpu_ptr(&cpu_counters.pending[context], cpu);
+	if (atomic_fetch_add(hits, pending) == 0) {
+		err = contexts[context].send(cpu);
+		if (err)
+			atomic_set(pending, 0);
+	}
+	while (atomic_read(pending))
+		cpu_relax();
+	return err;
+}
+
+static ssize_t hit(struct file *file, const char __user *from, size_t size, loff_t *pos)
+{
+	unsigned int hits;
+	char text[32] = "";
+	int cpu = -1, err;
+
+	if (size >= sizeof(text))
+		return -EINVAL;
+	if (copy_from_user(text, from, size))
+		return -EFAULT;
+	if (sscanf(text, "%u %d", &hits, &cpu) < 1 || !hits || hits > INT_MAX)
+		return -EINVAL;
+
+	cpus_read_lock();
+	preempt_disable();
+	err = raise((long)file->private_data, hits, cpu);
+	preempt_enable();
+	cpus_read_unlock();
+	return err ?: size;
+}
+
+static const struct file_operations hit_fops = {
+	.owner	= THIS_MODULE,
+	.open	= simple_open,
+	.write	= hit,
+};
+
+static int pmu_add(struct perf_event *event, int flags)
+{
+	struct cpu_counters *cpu = this_cpu_ptr(&cpu_counters);
+	int i;
+
+	for (i = 0; i < COUNTERS && cpu->events[i]; i++)
+		;
+	if (i == COUNTERS)
+		return -EAGAIN;
+	event->hw.state = PERF_HES_STOPPED | PERF_HES_UPTODATE;
+	if (flags & PERF_EF_START)
+		pmu_start(event, PERF_EF_RELOAD);
+	WRITE_ONCE(cpu->events[i], event);
+	if (event->hw.config & PERF_BPF_PMU_CLOCK && !hrtimer_active(&cpu->tick))
+		hrtimer_start(&cpu->tick, ns_to_ktime(TICK), HRTIMER_MODE_REL_PINNED_HARD);
+	return 0;
+}
+
+static void pmu_del(struct perf_event *event, int flags)
+{
+	struct cpu_counters *cpu = this_cpu_ptr(&cpu_counters);
+	int i;
+
+	pmu_stop(event, PERF_EF_UPDATE);
+	for (i = 0; i < COUNTERS; i++)
+		if (cpu->events[i] == event)
+			WRITE_ONCE(cpu->events[i], NULL);
+}
+
+/* A count is never behind. */
+static void pmu_read(struct perf_event *event)
+{
+}
+
+static void pmu_enable(struct pmu *pmu)
+{
+	WRITE_ONCE(this_cpu_ptr(&cpu_counters)->disabled, false);
+}
+
+static void pmu_disable(struct pmu *pmu)
+{
+	WRITE_ONCE(this_cpu_ptr(&cpu_counters)->disabled, true);
+}
+
+static int pmu_event_init(struct perf_event *event)
+{
+	u64 config = event->attr.config;
+
+	if (event->attr.type == PERF_TYPE_HARDWARE) {
+		if (config != PERF_COUNT_HW_CPU_CYCLES && config != PERF_COUNT_HW_INSTRUCTIONS)
+			return -ENOENT;
+		config = PERF_BPF_PMU_CLOCK;
+	} else if (event->attr.type != event->pmu->type) {
+		return -ENOENT;
+	}
+	if (config >= PERF_BPF_PMU_CONFIGS)
+		return -EINVAL;
+	event->hw.config = config;
+	return 0;
+}
+
+static struct pmu bpf_pmu = {
+	.module		= THIS_MODULE,
+	.task_ctx_nr	= perf_hw_context,
+#ifdef PERF_PMU_CAP_HETEROGENEOUS_CPUS
+	/* Before 6.2 others may not share perf_hw_context, or have it after us. */
+	.capabilities	= PERF_PMU_CAP_HETEROGENEOUS_CPUS,
+#endif
+	.pmu_enable	= pmu_enable,
+	.pmu_disable	= pmu_disable,
+	.event_init	= pmu_event_init,
+	.add		= pmu_add,
+	.del		= pmu_del,
+	.start		= pmu_start,
+	.stop		= pmu_stop,
+	.read		= pmu_read,
+};
+
+/* Any answer but that there is none is one of a PMU. */
+static bool machine_has_pmu(void)
+{
+	struct perf_event_attr attr = {
+		.type		= PERF_TYPE_HARDWARE,
+		.config		= PERF_COUNT_HW_CPU_CYCLES,
+		.size		= sizeof(attr),
+		.disabled	= 1,
+	};
+	struct perf_event *event;
+
+	event = perf_event_create_kernel_counter(&attr, cpumask_first(cpu_online_mask), NULL,
+						 NULL, NULL);
+	if (IS_ERR(event))
+		return PTR_ERR(event) != -ENOENT;
+	perf_event_release_kernel(event);
+	return true;
+}
+
+static void *find(const char *name)
+{
+	struct kprobe probe = { .symbol_name = name };
+
+	if (register_kprobe(&probe))
+		return NULL;
+	unregister_kprobe(&probe);
+	return probe.addr;
+}
+
+static void setup_timer(struct hrtimer *timer, enum hrtimer_restart (*fn)(struct hrtimer *))
+{
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 13, 0)
+	hrtimer_init(timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
+	timer->function = fn;
+#else
+	hrtimer_setup(timer, fn, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
+#endif
+}
+
+static struct dentry *dir;
+
+static int __init perf_bpf_pmu_init(void)
+{
+	int cpu, err;
+	long i;
+
+	if (!force && machine_has_pmu()) {
+		pr_err("this machine has a PMU of its own; force=1 to load nevertheless\n");
+		return -EBUSY;
+	}
+	event_overflow = find("perf_event_overflow");
+	if (!event_overflow)
+		return -ENOENT;
+
+	for_each_possible_cpu(cpu) {
+		setup_timer(&per_cpu_ptr(&cpu_counters, cpu)->soon, on_soon);
+		setup_timer(&per_cpu_ptr(&cpu_counters, cpu)->tick, on_tick);
+	}
+
+	err = hook_nmi();
+	if (err)
+		return err;
+	err = perf_pmu_register(&bpf_pmu, KBUILD_MODNAME, -1);
+	if (err) {
+		unhook_nmi();
+		return err;
+	}
+	dir = debugfs_create_dir(KBUILD_MODNAME, NULL);
+	for (i = 0; i < CONTEXTS; i++)
+		debugfs_create_file(contexts[i].name, 0200, dir, (void *)i, &hit_fops);
+	return 0;
+}
+
+static void __exit perf_bpf_pmu_exit(void)
+{
+	int cpu;
+
+	debugfs_remove_recursive(dir);
+	perf_pmu_unregister(&bpf_pmu);
+	unhook_nmi();
+	for_each_possible_cpu(cpu) {
+		hrtimer_cancel(&per_cpu_ptr(&cpu_counters, cpu)->soon);
+		hrtimer_cancel(&per_cpu_ptr(&cpu_counters, cpu)->tick);
+	}
+}
+
+module_init(perf_bpf_pmu_init);
+module_exit(perf_bpf_pmu_exit);
+MODULE_DESCRIPTION("A hardware PMU without hardware, for the tests of perf_bpf_filter");
+MODULE_LICENSE("GPL");
