@@ -321,7 +321,8 @@ static uint64_t address_of(const std::string &function)
  * Stops @pid before each instruction of what begins at @address, and for so long that a program
  * which nobody holds is freed: a breakpoint sends a signal to us, who come first on that CPU.
  */
-[[noreturn]] static void stop_everywhere(pid_t pid, uint64_t address, const std::atomic<uint64_t> &freed,
+[[noreturn]] static void stop_everywhere(pid_t pid, uint64_t address,
+					 const std::atomic<uint64_t> &freed,
 					 std::atomic<uint64_t> &stops)
 {
 	constexpr uint64_t BYTES = 64;
