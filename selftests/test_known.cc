@@ -342,7 +342,12 @@ static uint64_t address_of(const std::string &function)
 		if (sigtimedwait(&signals, nullptr, &not_hit) < 0)
 			continue;
 		stops++;
-		for (uint64_t before = freed; freed < before + 3;)
+
+		/* Who holds it under RCU waits for us, and so does who frees it. */
+		const clock_t begun = clock();
+
+		for (uint64_t before = freed;
+		     freed < before + 3 && clock() - begun < CLOCKS_PER_SEC;)
 			;
 	}
 }
