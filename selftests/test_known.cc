@@ -35,8 +35,8 @@ static perf_event_attr on_word(int i)
 /* What the test and its children see, and what outlives them all. */
 template <typename T> static T &shared_with_children()
 {
-	void *map = mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
-			 0);
+	void *map =
+		mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	if (map == MAP_FAILED)
 		setup_failed("mmap", errno);
@@ -69,7 +69,7 @@ static void must_go_on(const std::atomic<uint64_t> &done)
  */
 TEST("oops.modify_disable", "C15", "a task may disable its events while it modifies a breakpoint")
 {
-	auto &disabled = shared_with_children<std::atomic<uint64_t> >();
+	auto &disabled = shared_with_children<std::atomic<uint64_t>>();
 	Child child([&] {
 		perf_event_attr attr = on_word(0);
 		Event event(attr);
@@ -141,7 +141,7 @@ TEST("oops.remove_on_exec.opened", "C15", "a task in exec may be given an event 
 TEST("oops.remove_on_exec.disabled", "C15",
      "a task may disable its events while one of them is removed by exec")
 {
-	auto &disabled = shared_with_children<std::atomic<uint64_t> >();
+	auto &disabled = shared_with_children<std::atomic<uint64_t>>();
 	Child owner([&] {
 		Fd others[50];
 
@@ -159,7 +159,8 @@ TEST("oops.remove_on_exec.disabled", "C15",
 			Fd fd = until_exec(child.pid());
 
 			kill(child.pid(), SIGCONT);
-			for (clock_t begun = clock(); clock() - begun < CLOCKS_PER_SEC / 100; disabled++)
+			for (clock_t begun = clock(); clock() - begun < CLOCKS_PER_SEC / 100;
+			     disabled++)
 				prctl(PR_TASK_PERF_EVENTS_DISABLE);
 		}
 		return 0;
@@ -290,7 +291,11 @@ static void run_first()
 static Fd load_at_once()
 {
 	const bpf_insn rejects[] = {
-		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = 0, .src_reg = 0, .off = 0, .imm = 0 },
+		{ .code = BPF_ALU64 | BPF_MOV | BPF_K,
+		  .dst_reg = 0,
+		  .src_reg = 0,
+		  .off = 0,
+		  .imm = 0 },
 		{ .code = BPF_JMP | BPF_EXIT, .dst_reg = 0, .src_reg = 0, .off = 0, .imm = 0 },
 	};
 	Fd prog(bpf_prog_load(BPF_PROG_TYPE_PERF_EVENT, "rejects", "GPL", rejects,
@@ -359,8 +364,8 @@ TEST("oops.query", "C8", "a link may close while somebody asks for the program o
 	const uint64_t address = address_of("bpf_get_perf_event_info");
 	const std::vector<int> cpus = usable_cpus();
 	const pid_t us = gettid();
-	auto &links = shared_with_children<std::atomic<uint64_t> >();
-	auto &stops = shared_with_children<std::atomic<uint64_t> >();
+	auto &links = shared_with_children<std::atomic<uint64_t>>();
+	auto &stops = shared_with_children<std::atomic<uint64_t>>();
 
 	if (cpus.size() < 2)
 		unavailable("one CPU alone");
