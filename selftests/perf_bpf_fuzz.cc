@@ -584,17 +584,6 @@ static long unmap_ring(Worker &w)
 	return done;
 }
 
-/* A fault on a ring would not end where an event sends a signal for each: "fault" of perf_bpf_known. */
-template <typename Access> static void without_signals(Access access)
-{
-	sigset_t all, before;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	access();
-	pthread_sigmask(SIG_SETMASK, &before, nullptr);
-}
-
 /* What user space may do to the page that it shares with the kernel, and to its mapping. */
 static long use_ring(Worker &w)
 {
@@ -621,10 +610,10 @@ static long use_ring(Worker &w)
 				       w.random.of({ MADV_DOFORK, MADV_DONTNEED, MADV_REMOVE })));
 		break;
 	case 3: /* as a reader that lies */
-		without_signals([page, tail = w.odd_number()] { page->data_tail = tail; });
+		page->data_tail = w.odd_number();
 		break;
 	default:
-		without_signals([page] { page->data_tail = page->data_head; });
+		page->data_tail = page->data_head;
 	}
 	if (Mapping *newer = slot.exchange(mapping)) {
 		munmap(newer->at, newer->size);

@@ -803,6 +803,8 @@ static void gone_with_exit(Leaving &program)
 
 static void gone_with_exit_of_a_link(Leaving &program)
 {
+	if (!program.filter().can_link())
+		unavailable("the kernel has no BPF links for perf events (they came with 5.15)");
 	gone_with(program, true, [] { _exit(0); });
 }
 

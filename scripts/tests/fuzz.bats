@@ -75,20 +75,9 @@ found: 0" ]
 	[[ $output == *"fuzz: the fuzzer said no last word"* ]]
 }
 
-@test "fuzz: a splat that is known, alone and with another" {
+@test "fuzz: a splat is one, whatever the fuzzer says" {
 	built
-	local known="WARNING: CPU: 0 PID: 9 at arch/x86/kernel/hw_breakpoint.c:113 arch_install_hw_breakpoint+0xf6/0x100"
-	export FAKE_GUEST='up; say "'$known'"; echo "found: 0" >>"$output"; echo "exit 0" >"$verdict"'
-	fuzzes 6.1 10
-	[ "$status" -eq 0 ]
-	[[ $output == *"known one, of stock kernels too"* ]]
-	export FAKE_GUEST='up; say "'$known'"; say "BUG: KASAN: x"; echo "found: 0" >>"$output"; echo "exit 0" >"$verdict"'
-	fuzzes 6.1 10
-	[ "$status" -eq 1 ]
-	export FAKE_GUEST='up; say "'$known'"; echo "found: 1" >>"$output"; echo "exit 1" >"$verdict"'
-	fuzzes 6.1 10
-	[ "$status" -eq 1 ]
-	export FAKE_GUEST='up; say "'$known'"; echo "found: 0" >>"$output"'
+	export FAKE_GUEST='up; say "BUG: KASAN: x"; echo "found: 0" >>"$output"; echo "exit 0" >"$verdict"'
 	fuzzes 6.1 10
 	[ "$status" -eq 1 ]
 }
