@@ -26,8 +26,7 @@ help:
 	@echo '  make apply         put the series on your kernel tree: make apply KSRC=/path/to/linux'
 	@echo '  make selftests     build the tests and the probe against KSRC, into build/selftests'
 	@echo '  make probe         what does the kernel that runs here suppress?'
-	@echo '  make fetch         fetch the source of the kernel, print where it is'
-	@echo '  make clean         remove build/'
+	@echo '  make fetch         fetch the source of the kernel, print where it is; make clean removes build/'
 	@echo
 	@echo '  BASE=6.1           the kernel that the series is for (the default), or one of $(BASES)'
 	@echo '  VERSION=6.1.190-1  another point release than the newest'

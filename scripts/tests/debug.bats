@@ -50,6 +50,8 @@ debugs() {
 	printf '# Console: sanitizer on\nCONFIG_KASAN=y\n' >"$T/top/scripts/debug.kasan"
 	printf '# Console: tasks\n# Bases: 7.3\nCONFIG_RT=y\n' >"$T/top/scripts/debug.rt"
 	cp "$SCRIPTS/../Kconfig.fragment" "$T/top"
+	mkdir -p "$T/top/selftests"
+	cp -r "$SCRIPTS/../selftests/module" "$T/top/selftests"
 	[ -d "$T/top/patches" ] || fake_series "$T/top/patches/linux-6.1"
 	fake_tree "$BUILD/linux-6.1.9-1/stock"
 	mkdir -p "$T/top/patches/linux-6.1/mutants"
