@@ -104,17 +104,6 @@ private:
 	std::thread thread_;
 };
 
-static perf_event_attr software(uint64_t config)
-{
-	perf_event_attr attr = {};
-
-	attr.type = PERF_TYPE_SOFTWARE;
-	attr.size = sizeof(attr);
-	attr.config = config;
-	attr.disabled = 1;
-	return attr;
-}
-
 /*
  * What is taken from a task that does nothing but look at the clock: its turns on the CPU, which
  * perf measures with the interrupts in them, less the steps that are no longer than the loop's.

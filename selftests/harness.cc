@@ -31,7 +31,7 @@ static constexpr struct {
 	{ "C5", "programs of other types run once, where they ran before" },
 	{ "C6", "no accepted hit is lost, whoever attaches and detaches" },
 	{ "C7", "a program never sees the cookie of another" },
-	{ "C8", "attaching and detaching exclude each other, fork and exit" },
+	{ "C8", "attaching and detaching are safe against each other, fork and exit" },
 	{ "C9", "MODIFY_ATTRIBUTES keeps program, cookie and what is left of the limit" },
 	{ "C10", "an event that used up its limit, or was throttled, comes back" },
 	{ "C11", "a kernel without BPF or tracing behaves as with no program" },

@@ -51,6 +51,17 @@ perf_event_attr breakpoint(void (*function)(uint64_t))
 	return breakpoint(Access::EXECUTE, reinterpret_cast<const void *>(function), len);
 }
 
+perf_event_attr software(uint64_t config)
+{
+	perf_event_attr attr = {};
+
+	attr.type = PERF_TYPE_SOFTWARE;
+	attr.size = sizeof(attr);
+	attr.config = config;
+	attr.disabled = 1;
+	return attr;
+}
+
 static int open_event(perf_event_attr attr, pid_t pid, int cpu, int group)
 {
 	return syscall(SYS_perf_event_open, &attr, pid, cpu, group, PERF_FLAG_FD_CLOEXEC);
@@ -463,6 +474,27 @@ std::vector<int> usable_cpus()
 		if (CPU_ISSET(cpu, &set))
 			cpus.push_back(cpu);
 	return cpus;
+}
+
+uint64_t kernel_address_of(const std::string &function)
+{
+	std::ifstream symbols("/proc/kallsyms");
+	std::string type, name;
+
+	for (uint64_t address; symbols >> std::hex >> address >> type >> name;
+	     std::getline(symbols, type))
+		if (name == function)
+			return address;
+	return 0;
+}
+
+void *shared_with_children(size_t size)
+{
+	void *at = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (at == MAP_FAILED)
+		setup_failed("mmap", errno);
+	return at;
 }
 
 void run_on(int cpu)

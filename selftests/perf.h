@@ -19,6 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -93,6 +94,9 @@ perf_event_attr breakpoint(Access access, const volatile void *addr, size_t len)
 
 /* On the first instruction of @function, where its arguments still sit in their registers. */
 perf_event_attr breakpoint(void (*function)(uint64_t));
+
+/* A disabled software event, PERF_COUNT_SW_*, that counts and never overflows. */
+perf_event_attr software(uint64_t config);
 
 /*
  * attr.defer_callchain and attr.defer_output: the callchain is unwound on the way back to user
@@ -283,6 +287,17 @@ TrapInfo trap_info(const siginfo_t &info);
 
 /* The CPUs that the calling thread may run on. */
 std::vector<int> usable_cpus();
+
+/* In the kernel's text, as /proc/kallsyms has it; 0 if it does not say. */
+uint64_t kernel_address_of(const std::string &function);
+
+/* @size bytes of zeroes that the test and its children see, until the last of them has ended. */
+void *shared_with_children(size_t size);
+
+template <typename T> T &shared_with_children()
+{
+	return *new (shared_with_children(sizeof(T))) T();
+}
 /* From now on it runs on that one. */
 void run_on(int cpu);
 /*

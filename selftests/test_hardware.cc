@@ -6,7 +6,6 @@
  */
 #include <bpf/bpf.h>
 #include <fcntl.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <atomic>
@@ -46,16 +45,6 @@ static perf_event_attr hardware(uint64_t config = 0)
 	return attr;
 }
 
-static perf_event_attr software(uint64_t config)
-{
-	perf_event_attr attr = {};
-
-	attr.type = PERF_TYPE_SOFTWARE;
-	attr.size = sizeof(attr);
-	attr.config = config;
-	return attr;
-}
-
 /* All that happens on a CPU counts, in one of the contexts; open once, written to often. */
 class Hits {
 public:
@@ -83,31 +72,6 @@ private:
 	Fd file_;
 };
 
-/* Memory that a child shares with its parent. */
-template <typename T> class Shared {
-public:
-	Shared()
-		: at_(mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-			   -1, 0))
-	{
-		if (at_ == MAP_FAILED)
-			setup_failed("mmap", errno);
-	}
-	~Shared()
-	{
-		munmap(at_, sizeof(T));
-	}
-	Shared(const Shared &) = delete;
-
-	T *operator->() const
-	{
-		return static_cast<T *>(at_);
-	}
-
-private:
-	void *at_;
-};
-
 /* Two CPUs: that of the test, where it goes, and another. */
 static int other_cpu()
 {
@@ -131,12 +95,12 @@ TEST("hardware.group.moved", "C8", "a hardware event takes a running software gr
 		std::atomic<int> wanted, made;
 	};
 	Hits hits(IRQ);
-	Shared<Turns> turns;
+	auto &turns = shared_with_children<Turns>();
 	int cpu = other_cpu();
 	Child busy([&] {
 		run_on(cpu);
-		for (int turn = 0;; turns->made = ++turn) {
-			while (turns->wanted == turn)
+		for (int turn = 0;; turns.made = ++turn) {
+			while (turns.wanted == turn)
 				;
 			hits.make(HITS);
 		}
@@ -144,16 +108,18 @@ TEST("hardware.group.moved", "C8", "a hardware event takes a running software gr
 	});
 	perf_event_attr attr = hardware();
 
+	perf_event_attr clock = software(PERF_COUNT_SW_TASK_CLOCK);
+
 	attr.sample_period = 0;
-	attr.disabled = 0;
+	attr.disabled = clock.disabled = 0;
 	for (int turn = 1; turn <= TRIES; turn++) {
-		Event leader(software(PERF_COUNT_SW_TASK_CLOCK), busy.pid());
-		Event sibling(software(PERF_COUNT_SW_TASK_CLOCK), busy.pid(), -1, &leader);
+		Event leader(clock, busy.pid());
+		Event sibling(clock, busy.pid(), -1, &leader);
 		Event moves(attr, busy.pid(), -1, &leader);
 		uint64_t before[] = { leader.count(), sibling.count() };
 
-		turns->wanted = turn;
-		while (turns->made != turn)
+		turns.wanted = turn;
+		while (turns.made != turn)
 			usleep(1000);
 		EXPECT_EQ(moves.count(), HITS, "hits counted by the hardware event");
 		EXPECT_EQ(leader.count() > before[0], true, "the leader goes on");

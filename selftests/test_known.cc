@@ -7,7 +7,6 @@
 #include <linux/membarrier.h>
 #include <sched.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -17,7 +16,6 @@
 #include <cstring>
 #include <ctime>
 #include <fstream>
-#include <new>
 #include <string>
 #include <thread>
 
@@ -30,17 +28,6 @@ static volatile uint64_t words[8];
 static perf_event_attr on_word(int i)
 {
 	return breakpoint(Access::WRITE, &words[i], sizeof(words[i]));
-}
-
-/* What the test and its children see, and what outlives them all. */
-template <typename T> static T &shared_with_children()
-{
-	void *map =
-		mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-
-	if (map == MAP_FAILED)
-		setup_failed("mmap", errno);
-	return *new (map) T();
 }
 
 /*
@@ -106,11 +93,9 @@ static int exec_for_ever()
 /* Of another task, which takes no rights, and removed when that calls exec. */
 static Fd until_exec(pid_t pid)
 {
-	perf_event_attr attr = {};
+	perf_event_attr attr = software(PERF_COUNT_SW_DUMMY);
 
-	attr.type = PERF_TYPE_SOFTWARE;
-	attr.size = sizeof(attr);
-	attr.config = PERF_COUNT_SW_DUMMY;
+	attr.disabled = 0;
 	attr.remove_on_exec = 1;
 	attr.exclude_kernel = attr.exclude_hv = 1;
 
@@ -257,16 +242,12 @@ static void on_fault(int)
  */
 TEST("denial.fault_loop", "C15", "a page fault that sends a signal does not come for ever")
 {
-	perf_event_attr faults = {};
+	perf_event_attr faults = software(PERF_COUNT_SW_PAGE_FAULTS);
 
 	signal(SIGIO, on_fault);
 	raise(SIGIO); /* its stack is there now */
 	signals_for_faults = 0;
-	faults.type = PERF_TYPE_SOFTWARE;
-	faults.size = sizeof(faults);
-	faults.config = PERF_COUNT_SW_PAGE_FAULTS;
 	faults.sample_period = 1;
-	faults.disabled = 1;
 
 	Event event(on_word(0)), counts(faults);
 	Ring ring(event);
@@ -306,19 +287,6 @@ static Fd load_at_once()
 	if (!prog.valid())
 		setup_failed("bpf_prog_load", errno);
 	return prog;
-}
-
-/* In the kernel's text; 0 if it does not say. */
-static uint64_t address_of(const std::string &function)
-{
-	std::ifstream symbols("/proc/kallsyms");
-	std::string type, name;
-
-	for (uint64_t address; symbols >> std::hex >> address >> type >> name;
-	     std::getline(symbols, type))
-		if (name == function)
-			return address;
-	return 0;
 }
 
 /*
@@ -363,7 +331,7 @@ static uint64_t address_of(const std::string &function)
 TEST("oops.query", "C8", "a link may close while somebody asks for the program of its event")
 {
 	const time_t end = time(nullptr) + 2 * SECONDS;
-	const uint64_t address = address_of("bpf_get_perf_event_info");
+	const uint64_t address = kernel_address_of("bpf_get_perf_event_info");
 	const std::vector<int> cpus = usable_cpus();
 	const pid_t us = gettid();
 	auto &links = shared_with_children<std::atomic<uint64_t>>();

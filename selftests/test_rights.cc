@@ -624,19 +624,6 @@ TEST("denial.long_program", "C15",
 	EXPECT_EQ(died < 10 * (hit_length + before.longest) + 1, true, "it dies in 10 hits");
 }
 
-/* In the kernel's text; 0 if it does not say. */
-static uint64_t address_of(const std::string &function)
-{
-	std::ifstream symbols("/proc/kallsyms");
-	std::string type, name;
-
-	for (uint64_t address; symbols >> std::hex >> address >> type >> name;
-	     std::getline(symbols, type))
-		if (name == function)
-			return address;
-	return 0;
-}
-
 /* Each hit would send a signal, and each signal hit: the limit ends it, should nothing else. */
 TEST("denial.own_signal", "C15", "a breakpoint in what sends its signal does not hit for ever")
 {
@@ -647,12 +634,12 @@ TEST("denial.own_signal", "C15", "a breakpoint in what sends its signal does not
 	Signals signals({ sig, SIGIO });
 	int ends[2];
 
-	attr.bp_addr = address_of("send_sigio");
+	attr.bp_addr = kernel_address_of("send_sigio");
 	attr.exclude_kernel = 0;
 	if (!attr.bp_addr)
 		unavailable("/proc/kallsyms does not say where send_sigio() is");
 	/* Without it the kernel takes all of its text to be out of bounds. */
-	if (!address_of("register_kprobe"))
+	if (!kernel_address_of("register_kprobe"))
 		unavailable("no breakpoints in the kernel's text (CONFIG_KPROBES)");
 	run_on(usable_cpus().front());
 
