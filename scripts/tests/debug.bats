@@ -47,13 +47,16 @@ debugs() {
 	mkdir -p "$T/top"
 	cp -r "$SCRIPTS" "$T/top"
 	rm "$T/top/scripts"/debug.*
-	printf '# Console: sanitizer on\nCONFIG_KASAN=y\n' >"$T/top/scripts/debug.kasan"
+	printf '%b# Console: sanitizer on\nCONFIG_KASAN=y\n' "${apart-}" >"$T/top/scripts/debug.kasan"
 	printf '# Console: tasks\n# Bases: 7.3\nCONFIG_RT=y\n' >"$T/top/scripts/debug.rt"
 	cp "$SCRIPTS/../Kconfig.fragment" "$T/top"
 	mkdir -p "$T/top/selftests"
 	cp -r "$SCRIPTS/../selftests/module" "$T/top/selftests"
 	[ -d "$T/top/patches" ] || fake_series "$T/top/patches/linux-6.1"
 	fake_tree "$BUILD/linux-6.1.9-1/stock"
+	mkdir -p "$BUILD/linux-6.1.9-1/selftests"
+	printf '#!/bin/sh\nprintf "a.b C1 x\\noops.c C8 y\\nraces.d C6 z\\n"\n' >"$BUILD/linux-6.1.9-1/selftests/perf_bpf_filter"
+	chmod +x "$BUILD/linux-6.1.9-1/selftests/perf_bpf_filter"
 	mkdir -p "$T/top/patches/linux-6.1/mutants"
 	cat >"$T/top/patches/linux-6.1/mutants/sleeps.patch" <<-'END'
 	C8: a sleep.
@@ -92,8 +95,16 @@ TESTS='up; say "sanitizer on"; printf "ok 1 a\n# round: hits 42 lost 0\nok 2 b #
 	[ "$status" -eq 0 ]
 	[[ $output == *"ok 1 debug: 6.1 stock, kasan, suite: 1 passed, 0 failed, 1 skipped, 1 splats # boot: kernel splat"* ]]
 	# What kills it runs after all else.
-	[[ $output == "1..3"$'\n'* && $output == *"ok 2 debug: 6.1 stock, kasan, oops: "* ]]
-	[ "$(cd "$BUILD/linux-6.1.9-1/debug" && grep -lF 'oops.*' stock-*/command)" = stock-kasan-oops/command ]
+	[[ $output == *"1..3"$'\n'* && $output == *"ok 2 debug: 6.1 stock, kasan, oops: "* ]]
+	[ "$(cd "$BUILD/linux-6.1.9-1/debug" && grep -lF oops.c stock-*/command)" = stock-kasan-oops/command ]
+}
+
+@test "debug: tests after which the kernel looks no more have a boot of their own" {
+	apart='# Apart: ^races\.\n' debugs "$TESTS"'; echo "exit 0" >"$verdict"'
+	[ "$status" -eq 0 ]
+	[[ $output == *"1..3"$'\n'*"ok 2 debug: 6.1 patched, kasan, apart: "*"ok 3 debug: 6.1 patched, kasan, stress: "* ]]
+	[ "$(cd "$BUILD/linux-6.1.9-1/debug" && grep -lF races.d patched-*/command)" = patched-kasan-apart/command ]
+	grep -qF 'a.b oops.c' "$BUILD/linux-6.1.9-1/debug/patched-kasan-suite/command"
 }
 
 @test "debug: a failed test, a guest that is lost, a kernel without what it was built for" {
