@@ -2,7 +2,7 @@
 # The front door. Each verb is a program in scripts/ that can be run alone.
 
 BASE ?= 6.1
-BASES := $(shell ls patches | sed 's/^linux-//' | sort -V)
+BASES := $(shell ls -d patches/linux-* | sed 's/.*linux-//' | sort -V)
 export VERSION KSRC BUILD ACCEL
 
 help:
