@@ -132,7 +132,7 @@ build_selftests() {
 # subject BASE: what a verdict on BASE is about, as a number: the series, the tests, the configuration.
 subject() {
 	(cd "$TOP/patches/linux-$1" &&
-		cat series stock-fails ./*.patch ../../Kconfig.fragment ../../selftests/*.{cc,c,h} ../../selftests/module/*.c) |
+		cat series stock-fails ./*.patch ../../Kconfig.fragment ../../selftests/*/*.{cc,c,h}) |
 		sha256sum | cut -c 1-16
 }
 

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What the parts of perf_bpf_bench share. */
+#ifndef BENCH_H
+#define BENCH_H
+
+#include <bpf/libbpf.h>
+#include <time.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lib/perf.h"
+
+#include <bench.skel.h>
+
+/* What a part has measured. */
+struct Row {
+	std::string id, title;
+	bool program = false; /* that decides */
+	std::vector<std::pair<const char *, double>> figures = {};
+	std::string why = ""; /* there are none */
+};
+
+struct Table {
+	std::vector<Row> rows;
+	std::vector<std::string> notes = {};
+};
+
+/* Each is measured so often, in turn with what it is compared to. */
+Table stops(int rounds);
+Table scaling(int rounds);
+Table profile(int rounds);
+Table replay(int rounds);
+
+/* The middle and the ends. */
+struct Spread {
+	double median, least, most;
+};
+
+Spread spread(std::vector<double> values);
+
+/* What @ticks are to @floor, round by round: "ratio" and its ends, if there is a floor. */
+void add_ratio(Row &row, const std::vector<double> &ticks, const std::vector<double> &floor);
+
+/* What is measured now, for whoever reads an error. */
+extern const char *measuring;
+
+/* Ends the process if the two differ: a figure of something else is worse than none. */
+void expect(const char *what, uint64_t seen, uint64_t expected);
+
+[[noreturn]] void give_up(const char *what, const char *why = "");
+
+inline uint64_t now()
+{
+#ifdef __x86_64__
+	return __builtin_ia32_rdtsc();
+#else
+	timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC_RAW, &t);
+	return t.tv_sec * 1000000000ull + t.tv_nsec;
+#endif
+}
+
+/* Of ticks. */
+double microseconds(double ticks);
+
+/* The program of bench.bpf.c with that name, loaded, and the globals. */
+class Bench {
+public:
+	explicit Bench(const char *name);
+	~Bench()
+	{
+		bench__destroy(skel_);
+	}
+	Bench(const Bench &) = delete;
+
+	/* One memory-mapped array, behind the compiler's back. */
+	volatile auto *globals() const
+	{
+		return skel_->bss;
+	}
+	bench *operator->() const
+	{
+		return skel_;
+	}
+	bpf_program *program() const
+	{
+		return program_;
+	}
+	void attach(const Event &event) const;
+	/* As the kernel counts them, while somebody holds what bpf_enable_stats() returns. */
+	uint64_t runs() const;
+
+private:
+	bench *skel_;
+	bpf_program *program_;
+};
+
+/*
+ * A loop that comes by one address over and over, and what is known of it: in memory that the
+ * processes share which arrive, supervise and measure.
+ */
+struct Run {
+	static constexpr uint64_t SLOTS = 1024;
+
+	char why[128]; /* it cannot be measured */
+	uint64_t arrivals, wanted; /* how often the loop comes by, and when it is to be stopped */
+	uint64_t stops, stopped_at; /* how often it was, and the last time */
+	uint64_t began, stopped; /* CPU time when somebody set out to stop it, and had */
+	volatile uint64_t go, ended; /* the loop, where it waits for somebody to look on */
+	struct {
+		uint64_t before, after;
+	} taken[SLOTS]; /* by the last arrivals */
+};
+
+extern Run *const run;
+
+/* That may be used; all but the measurements that say so are on the last one. */
+extern const std::vector<int> cpus;
+
+/* The address; @nth is in the first argument's register, and then in a word of memory. */
+extern "C" void arrive(uint64_t nth);
+
+/* Comes by, and takes the time of each. */
+void loop(uint64_t from, uint64_t to);
+inline void loop()
+{
+	loop(0, run->arrivals);
+}
+
+/* What one of the last arrivals took, p50. */
+double ticks_of_one();
+
+/* Whether a rejected hit leaves no signal, on this kernel. */
+bool suppresses();
+
+/*
+ * Does @body in a child of its own, so that no signal, tracer or event is left over, and no loop
+ * goes on for ever. False if what it needs is not there: run->why.
+ */
+bool run_in_child(uint64_t arrivals, uint64_t wanted, void (*body)(int), int argument = 0);
+
+#endif

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Tells which side effects of a hit the running kernel suppresses when the BPF program of the
+ * event returns 0. There is no feature bit to ask: it measures.
+ */
+#include <getopt.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+
+#include "lib/effects.h"
+#include "lib/perf.h"
+
+enum class Outcome { MEASURED, UNAVAILABLE, FAILED, KILLED };
+
+/* What a measuring child sends home. */
+struct Report {
+	Outcome outcome;
+	Observed seen;
+	char reason[200];
+};
+
+static int to_parent = -1;
+
+[[noreturn]] static void send(const Report &report)
+{
+	_exit(write(to_parent, &report, sizeof(report)) != sizeof(report));
+}
+
+[[noreturn]] __attribute__((format(printf, 2, 3))) static void give_up(Outcome outcome,
+								       const char *format, ...)
+{
+	Report report = {};
+	va_list args;
+
+	report.outcome = outcome;
+	va_start(args, format);
+	vsnprintf(report.reason, sizeof(report.reason), format, args);
+	va_end(args);
+	send(report);
+}
+
+void setup_failed(const char *what, int err)
+{
+	bool denied = err == EACCES || err == EPERM;
+	const char *need = "";
+
+	if (denied && strstr(what, "perf_event"))
+		need = ": needs CAP_PERFMON, or kernel.perf_event_paranoid of 2 or less";
+	else if (denied && strstr(what, "bpf"))
+		need = ": needs CAP_BPF and CAP_PERFMON";
+	give_up(Outcome::FAILED, "%s: %s%s", what, strerrorname_np(err) ?: "unknown error", need);
+}
+
+void unavailable(const char *reason)
+{
+	give_up(Outcome::UNAVAILABLE, "%s", reason);
+}
+
+/* In a child of its own, so that a stray SIGTRAP costs one measurement and not the probe. */
+static Report measure(const Setup &setup, Verdict verdict)
+{
+	constexpr int DEADLINE_SECONDS = 10;
+	Report report = {};
+	int ends[2];
+
+	if (pipe(ends)) {
+		perror("perf_bpf_probe: pipe");
+		_exit(2);
+	}
+	Fd from_child(ends[0]), to_child(ends[1]);
+	Child child([&] {
+		to_parent = to_child.get();
+		alarm(DEADLINE_SECONDS);
+		send({ Outcome::MEASURED, observe(setup, verdict), "" });
+		return 0;
+	});
+
+	to_child.close();
+	if (read(from_child.get(), &report, sizeof(report)) != sizeof(report)) {
+		report.outcome = Outcome::KILLED;
+		snprintf(report.reason, sizeof(report.reason), "the measurement died of signal %d",
+			 child.wait() & 0x7f);
+	}
+	return report;
+}
+
+enum class Result { SUPPRESSED, SEEN, UNAVAILABLE, UNKNOWN };
+
+struct Finding {
+	Result result;
+	uint64_t seen;
+	char reason[200];
+};
+
+static Finding probe(const Effect &effect)
+{
+	Report rejected = measure(effect.setup, rejects);
+	Finding found = { Result::UNKNOWN, rejected.seen.*effect.seen, "" };
+	auto because = [&](Result result, const char *reason) {
+		found.result = result;
+		snprintf(found.reason, sizeof(found.reason), "%s", reason);
+		return found;
+	};
+
+	if (rejected.outcome == Outcome::UNAVAILABLE)
+		return because(Result::UNAVAILABLE, rejected.reason);
+	if (rejected.outcome != Outcome::MEASURED)
+		return because(Result::UNKNOWN, rejected.reason);
+	if (!rejected.seen.runs)
+		return because(Result::UNKNOWN, "the program did not run");
+
+	/* An effect that never happens would look suppressed. */
+	Report accepted = measure(effect.setup, { true, 1 });
+
+	if (accepted.outcome != Outcome::MEASURED)
+		return because(Result::UNKNOWN, accepted.reason);
+	if (accepted.seen.*effect.seen != effect.accepted_seen)
+		return because(Result::UNKNOWN, "accepted hits do not show it either");
+
+	found.result = found.seen ? Result::SEEN : Result::SUPPRESSED;
+	return found;
+}
+
+static const char *word(const Effect &effect, const Finding &found)
+{
+	switch (found.result) {
+	case Result::SUPPRESSED:
+		return effect.when_not;
+	case Result::SEEN:
+		return effect.when_seen;
+	case Result::UNAVAILABLE:
+		return "unavailable";
+	default:
+		return "unknown";
+	}
+}
+
+static const char *verdict_on(const Finding *found)
+{
+	int number[4] = {};
+
+	for (int i = 0; i < EFFECTS; i++)
+		number[static_cast<int>(found[i].result)]++;
+	if (number[static_cast<int>(Result::UNKNOWN)])
+		return "unknown";
+	if (!number[static_cast<int>(Result::SUPPRESSED)])
+		return number[static_cast<int>(Result::SEEN)] ? "none" : "unknown";
+	return number[static_cast<int>(Result::SEEN)] ? "partial" : "full";
+}
+
+static void print_table(const utsname &kernel, const Finding *found, const char *verdict)
+{
+	static constexpr const char *colours[] = { "\033[32m", "\033[31m", "\033[2m", "\033[33m" };
+	bool terminal = isatty(STDOUT_FILENO);
+
+	printf("Linux %s %s: what %d hits still do when the program returns 0\n\n", kernel.release,
+	       kernel.machine, static_cast<int>(HITS));
+	for (int i = 0; i < EFFECTS; i++) {
+		printf("  %-38s %s%s%s", effects[i].title,
+		       terminal ? colours[static_cast<int>(found[i].result)] : "",
+		       word(effects[i], found[i]), terminal ? "\033[0m" : "");
+		if (found[i].result == Result::SEEN)
+			printf(" (%llu)", static_cast<unsigned long long>(found[i].seen));
+		else if (*found[i].reason)
+			printf(" (%s)", found[i].reason);
+		putchar('\n');
+	}
+	printf("\nsuppression: %s\n", verdict);
+}
+
+/* Titles, reasons and the kernel's release hold nothing that JSON wants escaped but these two. */
+static void print_string(const char *text)
+{
+	putchar('"');
+	for (; *text; text++) {
+		if (*text == '"' || *text == '\\')
+			putchar('\\');
+		putchar(*text);
+	}
+	putchar('"');
+}
+
+static void print_json(const utsname &kernel, const Finding *found, const char *verdict)
+{
+	printf("{\"kernel\": ");
+	print_string(kernel.release);
+	printf(", \"machine\": ");
+	print_string(kernel.machine);
+	printf(", \"effects\": [");
+	for (int i = 0; i < EFFECTS; i++) {
+		printf("%s\n  {\"id\": \"%s\", \"title\": \"%s\", \"result\": \"%s\", "
+		       "\"rejected_hits\": %d, \"seen\": %llu",
+		       i ? "," : "", effects[i].id, effects[i].title, word(effects[i], found[i]),
+		       static_cast<int>(HITS), static_cast<unsigned long long>(found[i].seen));
+		if (*found[i].reason) {
+			printf(", \"reason\": ");
+			print_string(found[i].reason);
+		}
+		putchar('}');
+	}
+	printf("\n], \"verdict\": \"%s\"}\n", verdict);
+}
+
+static const char usage[] =
+	"usage: perf_bpf_probe [--json]\n"
+	"Tells which side effects of a breakpoint hit the running kernel suppresses when the BPF\n"
+	"program on the event returns 0. Exit code 0: all of them, 1: some or none, 2: cannot tell.\n"
+	"  --json       one JSON object instead of the table\n"
+	"  -h, --help   this text\n";
+
+int main(int argc, char **argv)
+{
+	static const option options[] = {
+		{ "json", no_argument, nullptr, 'j' },
+		{ "help", no_argument, nullptr, 'h' },
+		{},
+	};
+	bool json = false;
+
+	opterr = 0;
+	for (int c; (c = getopt_long(argc, argv, "h", options, nullptr)) != -1;) {
+		if (c == 'h') {
+			fputs(usage, stdout);
+			return 0;
+		}
+		if (c != 'j') {
+			fprintf(stderr, "perf_bpf_probe: unknown option %s (try --help)\n",
+				argv[optind - 1]);
+			return 2;
+		}
+		json = true;
+	}
+	if (optind < argc) {
+		fprintf(stderr, "perf_bpf_probe: unknown argument %s (try --help)\n", argv[optind]);
+		return 2;
+	}
+
+	utsname kernel;
+	Finding found[EFFECTS] = {};
+
+	uname(&kernel);
+
+	/* In some virtual machines a breakpoint opens and never fires. */
+	Report bare = measure({}, no_program);
+	const char *broken = bare.outcome != Outcome::MEASURED ? bare.reason :
+			     bare.seen.count != HITS ? "a breakpoint opens but does not fire" :
+						       nullptr;
+
+	for (int i = 0; i < EFFECTS; i++) {
+		if (broken) {
+			found[i].result = Result::UNKNOWN;
+			snprintf(found[i].reason, sizeof(found[i].reason), "%s", broken);
+		} else {
+			found[i] = probe(effects[i]);
+		}
+	}
+
+	const char *verdict = verdict_on(found);
+
+	if (json)
+		print_json(kernel, found, verdict);
+	else if (broken)
+		fprintf(stderr, "perf_bpf_probe: cannot tell: %s\n", broken);
+	else
+		print_table(kernel, found, verdict);
+
+	return !strcmp(verdict, "full") ? 0 : !strcmp(verdict, "unknown") ? 2 : 1;
+}

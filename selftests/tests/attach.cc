@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Programs come and go, breakpoints move, events are inherited: C2, C5, C6, C9. */
+#include <cerrno>
+
+#include "lib/effects.h"
+#include "harness/test.h"
+#include "lib/perf.h"
+
+static void hit_times(uint64_t times)
+{
+	for (uint64_t i = 0; i < times; i++)
+		hit(i);
+}
+
+static void hit_other_times(uint64_t times)
+{
+	for (uint64_t i = 0; i < times; i++)
+		hit_other(i);
+}
+
+static void check_attached(bool by_link, bool enabled_first)
+{
+	Filter filter;
+	Event event(breakpoint(hit));
+	Ring ring(event);
+	Fd link;
+
+	if (enabled_first)
+		event.enable();
+	hit_times(HITS);
+	if (by_link)
+		link = filter.link(event);
+	else
+		event.must_attach(filter);
+	event.enable();
+
+	uint64_t bare = enabled_first ? HITS : 0;
+
+	hit_times(HITS);
+	ring.drain();
+	EXPECT_EQ(filter.runs(), HITS, "runs of the program");
+	EXPECT_EQ(ring.samples(), bare, "samples, then rejecting");
+
+	filter.returns(1);
+	hit_times(HITS);
+	ring.drain();
+	EXPECT_EQ(filter.runs(), 2 * HITS, "runs of the program");
+	EXPECT_EQ(ring.samples(), bare + HITS, "samples, then accepting");
+	EXPECT_EQ(event.count(), bare + 2 * HITS, "hits counted");
+}
+
+static const bool added = [] {
+	for (bool by_link : { false, true })
+		for (bool enabled_first : { false, true })
+			add_test({ std::string("attach.") + (by_link ? "link" : "ioctl") +
+					   (enabled_first ? ".after_enable" : ".before_enable"),
+				   "C6", "from its attachment on the program decides on every hit",
+				   [=] { check_attached(by_link, enabled_first); } });
+	return true;
+}();
+
+TEST("attach.link.close", "C6", "once the link is closed hits are as with no program")
+{
+	Filter filter;
+	Event event(breakpoint(hit));
+	Ring ring(event);
+
+	event.enable();
+	for (uint64_t round = 1; round <= 3; round++) {
+		Fd link = filter.link(event);
+
+		hit_times(HITS);
+		link.close();
+		hit_times(HITS);
+		ring.drain();
+		EXPECT_EQ(filter.runs(), round * HITS, "runs of the program");
+		EXPECT_EQ(ring.samples(), round * HITS, "samples");
+		EXPECT_EQ(event.count(), 2 * round * HITS, "hits counted");
+	}
+}
+
+TEST("attach.second.ioctl", "C8", "an event has one program: the second gets EEXIST")
+{
+	Filter first, second;
+	Event event(breakpoint(hit));
+
+	event.must_attach(first);
+	EXPECT_EQ(event.attach(second), EEXIST, "errno of the second");
+	event.enable();
+	hit_times(HITS);
+	EXPECT_EQ(first.runs(), HITS, "runs of the first program");
+	EXPECT_EQ(second.runs(), 0, "runs of the second program");
+}
+
+TEST("attach.second.link", "C8", "a link and an ioctl exclude each other, until it closes")
+{
+	Filter first, second;
+	Event event(breakpoint(hit));
+	Fd link = first.link(event);
+	int err;
+
+	EXPECT_EQ(second.link(event, &err).valid(), false, "a second link");
+	EXPECT_EQ(err, EEXIST, "errno of the second link");
+	EXPECT_EQ(event.attach(second), EEXIST, "errno of the ioctl");
+	event.enable();
+	hit_times(HITS);
+	link.close();
+	EXPECT_EQ(event.attach(second), 0, "errno of the ioctl, link closed");
+	hit_times(HITS);
+	EXPECT_EQ(first.runs(), HITS, "runs of the first program");
+	EXPECT_EQ(second.runs(), HITS, "runs of the second program");
+}
+
+TEST("attach.wrong_type", "C5", "a breakpoint takes no tracepoint or kprobe program")
+{
+	for (Program which : { Program::ON_TRACEPOINT, Program::ON_KPROBE }) {
+		Filter filter(which);
+		Event event(breakpoint(hit));
+
+		EXPECT_EQ(event.attach(filter), EINVAL, "errno of attaching");
+		event.enable();
+		hit_times(HITS);
+		EXPECT_EQ(filter.runs(), 0, "runs of the program");
+		EXPECT_EQ(event.count(), HITS, "hits counted");
+	}
+}
+
+/* MODIFY_ATTRIBUTES wants the whole attr, and takes attr.disabled for the state to be in after. */
+static perf_event_attr enabled(perf_event_attr attr)
+{
+	attr.disabled = 0;
+	return attr;
+}
+
+TEST("attach.modify.moves", "C9", "MODIFY_ATTRIBUTES moves the breakpoint under its program")
+{
+	Filter filter;
+	Event event(breakpoint(hit));
+	Ring ring(event);
+
+	event.must_attach(filter);
+	event.enable();
+	hit_times(HITS);
+	event.modify(enabled(breakpoint(hit_other)));
+
+	hit_times(HITS);
+	EXPECT_EQ(event.count(), HITS, "hits counted: none at the old place");
+	hit_other_times(HITS);
+	ring.drain();
+	EXPECT_EQ(event.count(), 2 * HITS, "hits counted");
+	EXPECT_EQ(filter.runs(), 2 * HITS, "runs of the program");
+	EXPECT_EQ(ring.samples(), 0, "samples, rejecting");
+
+	filter.returns(1);
+	hit_other_times(HITS);
+	ring.drain();
+	EXPECT_EQ(ring.samples_at(reinterpret_cast<void *>(hit_other)), HITS, "samples, accepting");
+	EXPECT_EQ(ring.samples(), HITS, "samples in all");
+}
+
+/* The limit is LIMIT; of the hits before and after the move so many are rejected. */
+static void check_limit_over_a_move(uint64_t rejected)
+{
+	constexpr uint64_t ACCEPTED_BEFORE = 2;
+	Filter filter;
+	Event event(breakpoint(hit));
+
+	event.must_attach(filter);
+	event.must_refresh(LIMIT);
+
+	hit_times(rejected);
+	filter.returns(1);
+	hit_times(ACCEPTED_BEFORE);
+	EXPECT_EQ(event.count(), rejected + ACCEPTED_BEFORE, "hits counted before the move");
+	event.modify(enabled(breakpoint(hit_other)));
+
+	filter.returns(0);
+	hit_other_times(rejected);
+	filter.returns(1);
+	hit_other_times(2 * HITS);
+	EXPECT_EQ(event.count(), 2 * rejected + LIMIT, "hits counted until the limit");
+	EXPECT_EQ(filter.runs(), 2 * rejected + LIMIT, "runs of the program");
+}
+
+TEST("attach.modify.keeps_limit", "C9", "what is left of the limit survives MODIFY_ATTRIBUTES")
+{
+	check_limit_over_a_move(0);
+}
+
+TEST("attach.modify.rejected", "C1", "rejected hits around MODIFY_ATTRIBUTES cost no limit")
+{
+	check_limit_over_a_move(HITS);
+}
+
+/* HITS hits in a child that inherits the event, then HITS in the parent. */
+static void check_inherited(bool accept)
+{
+	const int sig = setsig_signal();
+	perf_event_attr attr = breakpoint(hit);
+	Filter filter;
+	Signals signals({ sig });
+
+	attr.inherit = 1;
+
+	Event event(attr);
+
+	event.async(sig, gettid());
+	filter.returns(accept);
+	event.must_attach(filter);
+	event.enable();
+
+	Child child([] {
+		hit_times(HITS);
+		return 0;
+	});
+
+	EXPECT_EQ(child.wait(), 0, "exit of the child");
+	EXPECT_EQ(filter.runs(), HITS, "runs for the child");
+	EXPECT_EQ(event.count(), HITS, "hits of the child");
+	EXPECT_EQ(Signals::count(sig), accept ? HITS : 0, "signals for the child's hits");
+	hit_times(HITS);
+	EXPECT_EQ(filter.runs(), 2 * HITS, "runs for child and parent");
+	EXPECT_EQ(event.count(), 2 * HITS, "hits of child and parent");
+	EXPECT_EQ(Signals::count(sig), accept ? 2 * HITS : 0, "signals for child and parent");
+}
+
+TEST("attach.inherit.rejected", "C1", "the program rejects hits of an inheriting child too")
+{
+	check_inherited(false);
+}
+
+TEST("attach.inherit.accepted", "C2", "accepted hits of an inheriting child signal the owner")
+{
+	check_inherited(true);
+}
+
+TEST("attach.inherit.refresh", "C2", "inherited events have no limit: REFRESH says EINVAL")
+{
+	perf_event_attr attr = breakpoint(hit);
+	Filter filter;
+
+	attr.inherit = 1;
+
+	Event event(attr);
+
+	EXPECT_EQ(event.refresh(LIMIT), EINVAL, "errno of REFRESH, no program");
+	event.must_attach(filter);
+	EXPECT_EQ(event.refresh(LIMIT), EINVAL, "errno of REFRESH");
+}

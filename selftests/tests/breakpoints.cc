@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: GPL-2.0
+/* C1, C2, C3 for every kind of breakpoint that x86 has: execute, write and read-write. */
+#include "lib/effects.h"
+#include "harness/test.h"
+#include "lib/perf.h"
+
+static volatile union Watched {
+	uint8_t one;
+	uint16_t two;
+	uint32_t four;
+	uint64_t eight;
+	uint32_t fours[3];
+} watched;
+
+/* One instruction that accesses exactly the watched bytes. */
+template <auto member> static void write_to(uint64_t value)
+{
+	watched.*member = value;
+}
+
+template <auto member> static void read_from(uint64_t)
+{
+	(void)(watched.*member);
+}
+
+static const struct {
+	size_t bytes;
+	void (*write)(uint64_t);
+	void (*read)(uint64_t);
+} lengths[] = {
+	{ 1, write_to<&Watched::one>, read_from<&Watched::one> },
+	{ 2, write_to<&Watched::two>, read_from<&Watched::two> },
+	{ 4, write_to<&Watched::four>, read_from<&Watched::four> },
+	{ 8, write_to<&Watched::eight>, read_from<&Watched::eight> },
+};
+
+/* An action, and whether it hits the breakpoint. */
+struct Step {
+	void (*action)(uint64_t);
+	bool hits;
+};
+
+static void check(const perf_event_attr &attr, std::initializer_list<Step> steps, bool accept)
+{
+	const int sig = setsig_signal();
+	Filter filter;
+	Signals signals({ sig });
+	Event event(attr);
+	Ring ring(event);
+	uint64_t hits = 0;
+
+	event.async(sig, gettid());
+	filter.returns(accept);
+	event.must_attach(filter);
+	event.enable();
+
+	for (const Step &step : steps) {
+		for (uint64_t i = 0; i < HITS; i++)
+			step.action(i);
+		if (step.hits)
+			hits += HITS;
+		ring.drain();
+		EXPECT_EQ(event.count(), hits, "hits counted");
+		EXPECT_EQ(filter.runs(), hits, "runs of the program");
+		EXPECT_EQ(ring.samples(), accept ? hits : 0, "samples");
+		EXPECT_EQ(Signals::count(sig), accept ? hits : 0, "signals");
+	}
+}
+
+static void add_pair(const std::string &name, const std::string &what,
+		     const std::function<void(bool accept)> &body)
+{
+	add_test({ name + ".rejected", "C1",
+		   "a rejected " + what + " is counted and leaves nothing",
+		   [body] { body(false); } });
+	add_test({ name + ".accepted", "C2", "an accepted " + what + " has its sample and signal",
+		   [body] { body(true); } });
+}
+
+static const bool added = [] {
+	add_pair("breakpoint.x", "call", [](bool accept) {
+		check(breakpoint(hit), { { hit, true }, { hit_other, false } }, accept);
+	});
+
+	for (auto &l : lengths) {
+		std::string bytes = std::to_string(l.bytes);
+
+		add_pair("breakpoint.w" + bytes, "write of " + bytes + " bytes", [&l](bool accept) {
+			check(breakpoint(Access::WRITE, &watched, l.bytes),
+			      { { l.write, true }, { l.read, false } }, accept);
+		});
+		add_pair("breakpoint.rw" + bytes, "access to " + bytes + " bytes",
+			 [&l](bool accept) {
+				 check(breakpoint(Access::READ_WRITE, &watched, l.bytes),
+				       { { l.write, true }, { l.read, true } }, accept);
+			 });
+	}
+	return true;
+}();
+
+TEST("breakpoint.w4.by_address", "C1", "one program tells adjacent words apart by ctx->addr")
+{
+	const int sig = setsig_signal();
+	volatile auto &word = watched.fours;
+	Filter filter;
+	Signals signals({ sig });
+	Event wanted(breakpoint(Access::WRITE, &word[0], sizeof(word[0])));
+	Event unwanted(breakpoint(Access::WRITE, &word[1], sizeof(word[1])));
+	Ring wanted_ring(wanted), unwanted_ring(unwanted);
+
+	filter.returns_if(1, FILTER_ADDRESS, reinterpret_cast<uintptr_t>(&word[0]));
+	for (Event *event : { &wanted, &unwanted }) {
+		event->async(sig, gettid());
+		event->must_attach(filter);
+		event->enable();
+	}
+	for (uint64_t i = 0; i < HITS; i++) {
+		for (int w : { 0, 1 }) {
+			word[w] = i;
+			/*
+			 * QEMU's TCG remembers a watchpoint that was hit until a write to the page
+			 * hits none, and meanwhile reports it in DR6 with every other one.
+			 */
+			word[2] = i;
+		}
+	}
+	wanted_ring.drain();
+	unwanted_ring.drain();
+	EXPECT_EQ(wanted.count(), HITS, "hits of the wanted word");
+	EXPECT_EQ(unwanted.count(), HITS, "hits of the word beside it");
+	EXPECT_EQ(filter.runs(), 2 * HITS, "runs of the program");
+	EXPECT_EQ(wanted_ring.samples_at(&word[0]), HITS, "samples of the wanted word");
+	EXPECT_EQ(unwanted_ring.samples(), 0, "samples of the word beside it");
+	EXPECT_EQ(Signals::count(sig), HITS, "signals");
+}

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: GPL-2.0
+/* C1, C2, C3: the side effects of a hit, one by one and together. */
+#include <fcntl.h>
+#include <poll.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "lib/effects.h"
+#include "harness/test.h"
+#include "lib/perf.h"
+
+static void is_rejected(const Effect &effect)
+{
+	Observed got = observe(effect.setup, rejects);
+
+	EXPECT_EQ(got.count, HITS, "hits counted");
+	EXPECT_EQ(got.runs, HITS, "runs of the program");
+	EXPECT_EQ(got.*effect.seen, 0, effect.title);
+}
+
+static void is_accepted(const Effect &effect)
+{
+	Observed bare = observe(effect.setup, no_program);
+
+	EXPECT_EQ(bare.count, effect.accepted_count, "hits counted, no program");
+	EXPECT_EQ(bare.*effect.seen, effect.accepted_seen, effect.title);
+
+	for (uint32_t verdict : { 1u, 2u, ~0u }) {
+		Observed got = observe(effect.setup, { true, verdict });
+
+		EXPECT_EQ(got.count, bare.count, "hits counted, against no program");
+		EXPECT_EQ(got.runs, effect.accepted_count, "runs of the program");
+		EXPECT_EQ(got.*effect.seen, bare.*effect.seen, effect.title);
+	}
+}
+
+static const bool added = [] {
+	for (const Effect &effect : effects) {
+		std::string name = std::string("effects.") + effect.id;
+		std::string title = std::string(effect.title) + " ";
+
+		add_test({ name + ".rejected", "C1", title + effect.when_not + " for rejected hits",
+			   [&effect] { is_rejected(effect); } });
+		add_test({ name + ".accepted", "C2",
+			   title + effect.when_seen + " for accepted hits as with no program",
+			   [&effect] { is_accepted(effect); } });
+	}
+	return true;
+}();
+
+TEST("effects.no_program", "C11", "without a program, or BPF, every effect is delivered")
+{
+	for (const Effect &effect : effects) {
+		/* The tests of that effect say that it is not there. */
+		if (effect.setup.sigtrap && !has_sigtrap())
+			continue;
+
+		Observed got = observe(effect.setup, no_program);
+
+		EXPECT_EQ(got.count, effect.accepted_count, "hits counted");
+		EXPECT_EQ(got.*effect.seen, effect.accepted_seen, effect.title);
+	}
+}
+
+TEST("effects.count", "C3", "every hit is counted, whatever the program says")
+{
+	for (Verdict verdict : { no_program, rejects, Verdict{ true, 1 } })
+		EXPECT_EQ(observe({}, verdict).count, HITS, "hits counted");
+}
+
+TEST("effects.by_register", "C1", "among the hits only those whose argument is wanted deliver")
+{
+	constexpr uint64_t WANTED = 7, KINDS = 10, CALLS = 100;
+	const int sig = setsig_signal();
+	Filter filter;
+	Signals signals({ sig });
+	Event event(breakpoint(hit));
+	Ring ring(event);
+	uint64_t wrong = 0;
+
+	event.async(sig, gettid());
+	filter.returns_if(1, FILTER_ARGUMENT, WANTED);
+	event.must_attach(filter);
+	event.enable();
+
+	for (uint64_t i = 0; i < CALLS; i++) {
+		uint64_t before = Signals::count(sig);
+
+		hit(i % KINDS);
+		wrong += Signals::count(sig) - before != (i % KINDS == WANTED);
+	}
+	ring.drain();
+	EXPECT_EQ(event.count(), CALLS, "hits counted");
+	EXPECT_EQ(filter.runs(), CALLS, "runs of the program");
+	EXPECT_EQ(ring.samples(), CALLS / KINDS, "samples");
+	EXPECT_EQ(wrong, 0, "calls with a signal too many or too few");
+}
+
+TEST("effects.limit_of_accepted", "C1", "a limit of 3 is used up by the third accepted hit")
+{
+	constexpr uint64_t CALLS = 40, THIRD = 30;
+	Filter filter;
+	Event event(breakpoint(hit));
+
+	event.must_attach(filter);
+	event.must_refresh(3);
+
+	/* Rejected hits before, between and after the accepted ones, the 10th, 20th and 30th. */
+	for (uint64_t i = 1; i <= CALLS; i++) {
+		filter.returns(i % 10 == 0);
+		hit(i);
+	}
+	EXPECT_EQ(event.count(), THIRD, "the hit that used up the limit");
+	EXPECT_EQ(filter.runs(), THIRD, "runs of the program");
+}
+
+TEST("effects.limit_revives", "C10", "a breakpoint at its limit comes back on REFRESH")
+{
+	Filter filter;
+	Event event(breakpoint(hit));
+
+	filter.returns(1);
+	event.must_attach(filter);
+	for (uint64_t round = 1; round <= 3; round++) {
+		event.must_refresh(LIMIT);
+		for (uint64_t i = 0; i < HITS; i++)
+			hit(i);
+		EXPECT_EQ(event.count(), round * LIMIT, "hits counted, limit after limit");
+	}
+}
+
+/* Everything that an event can do at once. */
+static constexpr Setup everything = {
+	.ring = true,
+	.async = Async::TO_PROCESS,
+	.sigtrap = true,
+	.limit = true,
+};
+
+TEST("effects.combined.rejected", "C1", "a rejected hit leaves nothing, all effects together")
+{
+	Observed got = observe(everything, rejects);
+
+	EXPECT_EQ(got.count, HITS, "hits counted");
+	EXPECT_EQ(got.runs, HITS, "runs of the program");
+	EXPECT_EQ(got.sigtrap, 0, "SIGTRAP");
+	EXPECT_EQ(got.sigio, 0, "SIGIO");
+	EXPECT_EQ(got.samples, 0, "samples");
+	EXPECT_EQ(got.polls, 0, "times that poll was ready");
+	EXPECT_EQ(got.taken, 0, "hits taken from the limit");
+}
+
+TEST("effects.combined.accepted", "C2", "accepted hits deliver all effects together")
+{
+	for (Verdict verdict : { no_program, Verdict{ true, 1 } }) {
+		Observed got = observe(everything, verdict);
+
+		EXPECT_EQ(got.count, LIMIT, "hits counted");
+		EXPECT_EQ(got.runs, verdict.attached ? LIMIT : 0, "runs of the program");
+		EXPECT_EQ(got.sigtrap, LIMIT, "SIGTRAP");
+		EXPECT_EQ(got.sigio, LIMIT, "SIGIO");
+		EXPECT_EQ(got.samples, LIMIT, "samples");
+		EXPECT_EQ(got.polls, LIMIT, "times that poll was ready");
+		EXPECT_EQ(got.taken, LIMIT, "hits taken from the limit");
+	}
+}
+
+/*
+ * A process that sleeps in poll(2) on an event. With O_ASYNC an overflow wakes it even if it has
+ * written no sample: the sleeper finds nothing and sleeps again, which poll's caller cannot see,
+ * but its voluntary context switches can.
+ */
+class Sleeper {
+public:
+	explicit Sleeper(const Event &event)
+		: child_([&] {
+			pollfd poller = { event.fd(), POLLIN, 0 };
+
+			while (poll(&poller, 1, -1) >= 0)
+				;
+			return 1;
+		})
+	{
+		settle();
+	}
+
+	/* Waits until it sleeps for good. Returns how often it has gone to sleep so far. */
+	uint64_t settle()
+	{
+		/* The state is set a little before the switch is counted: look twice. */
+		for (;;) {
+			Look first = look();
+
+			usleep(2000);
+			Look second = look();
+
+			if (first.asleep && second.asleep && first.switches == second.switches)
+				return first.switches;
+		}
+	}
+
+private:
+	struct Look {
+		bool asleep;
+		uint64_t switches;
+	};
+
+	Look look() const
+	{
+		char path[64], text[4096];
+
+		snprintf(path, sizeof(path), "/proc/%d/status", child_.pid());
+		Fd fd(open(path, O_RDONLY | O_CLOEXEC));
+		ssize_t n = fd.valid() ? read(fd.get(), text, sizeof(text) - 1) : -1;
+
+		if (n <= 0)
+			setup_failed("/proc/PID/status", errno);
+		text[n] = 0;
+
+		const char *state = strstr(text, "\nState:\t");
+		const char *switches = strstr(text, "\nvoluntary_ctxt_switches:");
+
+		if (!state || !switches)
+			setup_failed("/proc/PID/status", EINVAL);
+		return { state[8] == 'S', strtoull(strchr(switches, ':') + 1, nullptr, 10) };
+	}
+
+	Child child_;
+};
+
+static uint64_t wakeups_of_a_sleeper(Verdict verdict)
+{
+	Filter filter;
+	Signals signals({ SIGIO });
+	Event event(breakpoint(hit));
+	Ring ring(event);
+	uint64_t wakeups = 0;
+
+	event.async();
+	filter.returns(verdict.returns);
+	if (verdict.attached)
+		event.must_attach(filter);
+
+	Sleeper sleeper(event);
+	uint64_t before = sleeper.settle();
+
+	event.enable();
+	for (uint64_t i = 0; i < HITS; i++) {
+		hit(i);
+
+		uint64_t after = sleeper.settle();
+
+		wakeups += after - before;
+		before = after;
+	}
+	return wakeups;
+}
+
+TEST("effects.sleeper.rejected", "C1", "a task asleep in poll on an O_ASYNC event sleeps on")
+{
+	EXPECT_EQ(wakeups_of_a_sleeper(rejects), 0, "wakeups of the sleeper");
+}
+
+TEST("effects.sleeper.accepted", "C2", "a task asleep in poll wakes once for each hit")
+{
+	EXPECT_EQ(wakeups_of_a_sleeper(no_program), HITS, "wakeups with no program");
+	EXPECT_EQ(wakeups_of_a_sleeper({ true, 1 }), HITS, "wakeups with a program");
+}

@@ -1,0 +1,856 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * C1, C2, C3 for every kind of event that a program can be put on, and for breakpoints in company;
+ * and the throttle, which is no effect of the program's (C4).
+ */
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include <cerrno>
+#include <algorithm>
+#include <optional>
+
+#include "lib/effects.h"
+#include "harness/test.h"
+#include "lib/perf.h"
+
+static const size_t PAGE = sysconf(_SC_PAGESIZE);
+
+static perf_event_attr counter(uint32_t type, uint64_t config)
+{
+	perf_event_attr attr = breakpoint(hit);
+
+	attr.type = type;
+	attr.config = config;
+	attr.bp_type = 0;
+	attr.bp_addr = 0;
+	attr.bp_len = 0;
+	return attr;
+}
+
+/* What an event and its program did. */
+struct Delivered {
+	uint64_t count, runs, samples, signals;
+};
+
+using Work = void (*)(const Filter &filter);
+
+static Delivered deliver(const perf_event_attr &attr, Verdict verdict, Work work)
+{
+	const int sig = setsig_signal();
+	Filter filter;
+
+	/* The first signal faults on what it writes to. */
+	{
+		Signals signals({ sig });
+
+		raise(sig);
+	}
+
+	Signals signals({ sig });
+	Event event(attr);
+	Ring ring(event);
+
+	event.async(sig, gettid());
+	filter.returns(verdict.returns);
+	if (verdict.attached)
+		event.must_attach(filter);
+	event.enable();
+	work(filter);
+	event.disable();
+	ring.drain();
+	return { event.count(), filter.runs(), ring.samples(), Signals::count(sig) };
+}
+
+/*
+ * Software events of a task, and work for which they count HITS. The kernel does not say how often
+ * a clock ticks or the scheduler runs, but of whatever it counted all has to have been decided.
+ */
+static long voluntary_switches()
+{
+	rusage usage;
+
+	getrusage(RUSAGE_SELF, &usage);
+	return usage.ru_nvcsw;
+}
+
+/* A slow kernel finds that a short sleep is over before it has switched. */
+static void sleep_often(const Filter &)
+{
+	for (long end = voluntary_switches() + long(HITS); voluntary_switches() < end;)
+		usleep(1000);
+}
+
+/* As they were before the first migration. */
+static const std::vector<int> &cpus()
+{
+	static const std::vector<int> cpus = usable_cpus();
+
+	return cpus;
+}
+
+static void migrate(const Filter &)
+{
+	for (uint64_t i = 0; i < HITS; i++)
+		run_on(cpus()[i % 2]);
+}
+
+static void fault_on_new_pages(const Filter &)
+{
+	auto *pages = static_cast<volatile char *>(mmap(
+		nullptr, HITS * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+
+	if (pages == MAP_FAILED)
+		setup_failed("mmap", errno);
+	for (uint64_t i = 0; i < HITS; i++)
+		pages[i * PAGE] = 1;
+}
+
+static uint64_t major_faults()
+{
+	rusage usage;
+
+	getrusage(RUSAGE_SELF, &usage);
+	return usage.ru_majflt;
+}
+
+/*
+ * A file of @size whose last pages are in no cache: nobody has ever touched them. Where there is no
+ * disk to write to it is the program's own one, which ends with what only a debugger reads.
+ */
+static Fd cold_file(off_t size)
+{
+	Fd file(open("/var/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+
+	if (file.valid() && !ftruncate(file.get(), size))
+		return file;
+	file = Fd(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
+	posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);
+	return file;
+}
+
+/*
+ * A major fault is one on a page that is in no cache. MADV_RANDOM and the distance keep one page
+ * from coming along with another.
+ */
+static void fault_on_a_file(const Filter &)
+{
+	const size_t APART = 16 * PAGE;
+	Fd file = cold_file(HITS * APART);
+	off_t first = (lseek(file.get(), 0, SEEK_END) - off_t(HITS * APART)) & -off_t(PAGE);
+
+	if (first < 0)
+		unavailable("no file that is large enough");
+
+	auto *map = static_cast<volatile char *>(
+		mmap(nullptr, HITS * APART, PROT_READ, MAP_PRIVATE, file.get(), first));
+
+	if (map == MAP_FAILED)
+		setup_failed("mmap of a file", errno);
+	madvise(const_cast<char *>(map), HITS * APART, MADV_RANDOM);
+
+	uint64_t before = major_faults();
+
+	for (uint64_t i = 0; i < HITS; i++)
+		(void)map[i * APART];
+	if (major_faults() - before != HITS)
+		unavailable("no file whose pages are in no cache");
+}
+
+/* A clock ticks when it does, which on a busy machine can be late. */
+static void spin_a_while(const Filter &filter)
+{
+	constexpr long ENOUGH_MILLISECONDS = 5000;
+
+	for (long waited = 0; filter.runs() < HITS && waited < ENOUGH_MILLISECONDS; waited++)
+		spin(1);
+}
+
+/* What the count is: HITS, some number of switches, or time, which is not the number of runs. */
+enum class Counts { HITS_OF_WORK, OVERFLOWS, TIME };
+
+static const struct Kind {
+	const char *name;
+	uint32_t type;
+	uint64_t config;
+	uint64_t period;
+	bool in_kernel; /* it happens there, so exclude_kernel must be off */
+	Work work;
+	Counts counts;
+	int cpus; /* that it takes */
+} kinds[] = {
+	{ "cpu_clock", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK, 1000000, false, spin_a_while,
+	  Counts::TIME, 1 },
+	{ "cpu_clock_kernel", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK, 1000000, true,
+	  spin_a_while, Counts::TIME, 1 },
+	{ "task_clock", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_TASK_CLOCK, 1000000, false, spin_a_while,
+	  Counts::TIME, 1 },
+	{ "page_faults", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS, 1, false,
+	  fault_on_new_pages, Counts::HITS_OF_WORK, 1 },
+	{ "minor_faults", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS_MIN, 1, false,
+	  fault_on_new_pages, Counts::HITS_OF_WORK, 1 },
+	{ "major_faults", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS_MAJ, 1, false,
+	  fault_on_a_file, Counts::HITS_OF_WORK, 1 },
+	{ "context_switches", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CONTEXT_SWITCHES, 1, true,
+	  sleep_often, Counts::OVERFLOWS, 1 },
+	{ "cpu_migrations", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_MIGRATIONS, 1, true, migrate,
+	  Counts::HITS_OF_WORK, 2 },
+	{ "instructions", PERF_TYPE_HARDWARE, PERF_COUNT_HW_INSTRUCTIONS, 1000000, false,
+	  spin_a_while, Counts::TIME, 1 },
+	{ "cycles", PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES, 1000000, false, spin_a_while,
+	  Counts::TIME, 1 },
+};
+
+static void check_kind(const Kind &kind, bool accept)
+{
+	if (cpus().size() < size_t(kind.cpus))
+		unavailable("one CPU alone");
+	/* Where the first migration starts from. */
+	run_on(cpus()[kind.cpus - 1]);
+	perf_event_attr attr = counter(kind.type, kind.config);
+
+	attr.sample_period = kind.period;
+	attr.exclude_kernel = !kind.in_kernel;
+
+	Delivered got = deliver(attr, { true, accept }, kind.work);
+
+	EXPECT_EQ(got.runs > 0, true, "the program ran");
+	EXPECT_EQ(got.samples, accept ? got.runs : 0, "samples, against runs of the program");
+	if (kind.counts == Counts::TIME) {
+		/* Two ticks that were late can share one irq_work, which sends the signal. */
+		EXPECT_EQ(got.signals > 0, accept, "signals");
+	} else {
+		EXPECT_EQ(got.signals, accept ? got.runs : 0, "signals, against runs");
+		EXPECT_EQ(got.count, got.runs, "count, against runs of the program");
+	}
+	if (kind.counts == Counts::HITS_OF_WORK)
+		EXPECT_EQ(got.count, HITS, "count");
+}
+
+static const bool added = [] {
+	for (const Kind &kind : kinds) {
+		std::string name = std::string("events.") + kind.name, what = kind.name;
+
+		std::replace(what.begin(), what.end(), '_', ' ');
+		add_test({ name + ".rejected", "C1",
+			   "a rejected overflow of " + what + " is silent",
+			   [&kind] { check_kind(kind, false); } });
+		add_test({ name + ".accepted", "C2",
+			   "an accepted overflow of " + what + " delivers",
+			   [&kind] { check_kind(kind, true); } });
+	}
+	return true;
+}();
+
+/* Of those above some hit at an address; for the others the context says 0. */
+static void check_no_address(Program which)
+{
+	uint64_t stray = 0;
+
+	for (const Kind &kind : kinds) {
+		if (kind.type != PERF_TYPE_SOFTWARE || kind.work == fault_on_new_pages ||
+		    kind.work == fault_on_a_file || cpus().size() < size_t(kind.cpus))
+			continue;
+		for (uint64_t sample_type : { 0ull, 0ull | PERF_SAMPLE_ADDR }) {
+			perf_event_attr attr = counter(kind.type, kind.config);
+			Filter filter(which);
+
+			run_on(cpus()[kind.cpus - 1]);
+			attr.sample_period = kind.period;
+			attr.exclude_kernel = !kind.in_kernel;
+			attr.sample_type = sample_type;
+
+			Event event(attr);
+
+			event.must_attach(filter);
+			event.enable();
+			kind.work(filter);
+			event.disable();
+			EXPECT_EQ(filter.runs() > 0, true, "the program ran");
+			if (filter.look().stray)
+				note("%s%s: %llu of %lu runs, the last with %#llx", kind.name,
+				     sample_type ? " with PERF_SAMPLE_ADDR" : "",
+				     filter.look().stray, filter.runs(), filter.look().addr);
+			stray += filter.look().stray;
+		}
+	}
+	EXPECT_EQ(stray, 0, "runs that saw an address where there is none");
+}
+
+TEST("events.no_address.seen", "C15", "a program that sees the sample sees no stray address")
+{
+	check_no_address(Program::GETS_STACK);
+}
+
+TEST("events.no_address.unseen", "C15", "a program that sees no sample sees no stray address")
+{
+	check_no_address(Program::LOOKS);
+}
+
+/* Faults in user mode, below enough frames that a callchain shows them. */
+[[gnu::noinline]] static void fault_below(int frames, volatile char *page)
+{
+	asm volatile("" : : "r"(__builtin_frame_address(0)));
+	if (frames)
+		fault_below(frames - 1, page);
+	else
+		*page = 1;
+	asm volatile("" : : : "memory");
+}
+
+static void fault_deep()
+{
+	constexpr int FRAMES = 4;
+	auto *pages = static_cast<volatile char *>(mmap(
+		nullptr, HITS * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+
+	if (pages == MAP_FAILED)
+		setup_failed("mmap", errno);
+	for (uint64_t i = 0; i < HITS; i++)
+		fault_below(FRAMES, pages + i * PAGE);
+	munmap(const_cast<char *>(pages), HITS * PAGE);
+}
+
+static perf_event_attr faults(uint64_t sample_type)
+{
+	perf_event_attr attr = counter(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS);
+
+	attr.sample_type = PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | sample_type;
+	attr.exclude_callchain_kernel = 1;
+	return attr;
+}
+
+/* What the second of two events on one fault samples, and how many words a record of that has. */
+static const struct {
+	const char *what;
+	uint64_t sample_type;
+	size_t words;
+} others[] = {
+	{ "IP", 0, 3 },
+	{ "a callchain of 1", PERF_SAMPLE_CALLCHAIN, 3 + 3 },
+	{ "4 registers", PERF_SAMPLE_REGS_USER, 3 + 5 },
+};
+
+/* Its records are its own, and so many as it has counted. */
+static void check_own_samples(const char *who, const char *what, const Event &event, Ring &ring,
+			      size_t words)
+{
+	uint64_t size = 0, id = 0, chain = 0;
+	auto samples = ring.take_samples();
+
+	for (auto &sample : samples) {
+		size += sample.size() != words;
+		id += sample[1] != event.id();
+		/* How many, of which kind, and the IP again. */
+		if (words == 6 && sample.size() == words)
+			chain += sample[3] != 2 || sample[4] != uint64_t(PERF_CONTEXT_USER) ||
+				 sample[5] != sample[2];
+	}
+	if (size || id || chain || samples.size() != event.count())
+		note("%s, the other samples %s: %zu samples of %lu, %lu wrong sizes, %lu wrong "
+		     "ids, "
+		     "%lu wrong callchains",
+		     who, what, samples.size(), event.count(), size, id, chain);
+	EXPECT_EQ(size + id + chain, 0, "records that are not as if the event were alone");
+	EXPECT_EQ(samples.size(), event.count(), "samples");
+}
+
+/* An event on the faults that another one samples, which is before or after it in the list. */
+static void check_shared_sample(const char *who, const Filter *filter)
+{
+	perf_event_attr first = faults(PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_REGS_USER);
+
+	first.sample_regs_user = 1;
+	for (auto &o : others) {
+		perf_event_attr attr = faults(o.sample_type);
+
+		attr.sample_max_stack = o.sample_type & PERF_SAMPLE_CALLCHAIN ? 1 : 0;
+		attr.sample_regs_user = o.sample_type & PERF_SAMPLE_REGS_USER ? 0xf : 0;
+		for (bool opened_first : { true, false }) {
+			std::optional<Event> one, other;
+			std::string text = std::string(who) +
+					   (opened_first ? ", opened first" : ", opened last");
+
+			/* It is in this order that the two go into the list, whichever is enabled first. */
+			if (opened_first)
+				one.emplace(first);
+			other.emplace(attr);
+			if (!opened_first)
+				one.emplace(first);
+
+			Ring ring(*other);
+
+			if (filter)
+				one->must_attach(*filter);
+			one->enable();
+			other->enable();
+			fault_deep();
+			other->disable();
+			one->disable();
+			EXPECT_EQ(other->count() >= HITS, true, "page faults");
+			check_own_samples(text.c_str(), o.what, *other, ring, o.words);
+		}
+	}
+}
+
+static void check_shared_with_program(bool accept)
+{
+	for (Program which : { Program::ON_OVERFLOW, Program::GETS_STACK }) {
+		Filter filter(which);
+
+		filter.returns(accept);
+		check_shared_sample(which == Program::GETS_STACK ? "program that takes a stack"
+								 : "program that does not look",
+				    &filter);
+	}
+}
+
+TEST("events.shared_sample.rejected", "C1", "a rejected hit leaves nothing in another's sample")
+{
+	check_shared_with_program(false);
+}
+
+TEST("events.shared_sample.accepted", "C2", "an accepted hit leaves nothing in another's sample")
+{
+	check_shared_with_program(true);
+}
+
+TEST("events.shared_sample.bare", "C2", "a hit with no program leaves nothing in another's sample")
+{
+	check_shared_sample("no program", nullptr);
+}
+
+static void hit_work(const Filter &)
+{
+	for (uint64_t i = 0; i < HITS; i++)
+		hit(i);
+}
+
+/* What a breakpoint with some more in its attr does for HITS calls, and how often it overflows. */
+static const struct Variant {
+	const char *name, *says;
+	void (*set)(perf_event_attr &attr);
+	uint64_t overflows;
+} variants[] = {
+	{ "pinned", "a pinned breakpoint is decided on as any other",
+	  [](auto &attr) { attr.pinned = 1; }, HITS },
+	{ "exclusive", "an exclusive breakpoint is decided on as any other",
+	  [](auto &attr) { attr.exclusive = 1; }, HITS },
+	{ "precise", "a breakpoint with precise_ip is decided on as any other",
+	  [](auto &attr) { attr.precise_ip = 3; }, HITS },
+	{ "exclude_idle", "a breakpoint with exclude_idle is decided on as any other",
+	  [](auto &attr) { attr.exclude_idle = 1; }, HITS },
+	{ "period_1", "with period 1 every hit is decided on",
+	  [](auto &attr) { attr.sample_period = 1; }, HITS },
+	{ "period_4", "with period N every Nth hit is decided on",
+	  [](auto &attr) { attr.sample_period = 4; }, HITS / 4 },
+	{ "period_7", "hits that are no multiple of the period wait",
+	  [](auto &attr) { attr.sample_period = 7; }, HITS / 7 },
+	{ "period_large", "with a period above all hits none is decided on",
+	  [](auto &attr) { attr.sample_period = HITS + 1; }, 0 },
+	/* The kernel then splits the period, so that samples have a weight of one hit each. */
+	{ "period_sampled", "with PERF_SAMPLE_PERIOD every hit is decided on, whatever the period",
+	  [](auto &attr) {
+		  attr.sample_period = 4;
+		  attr.sample_type |= PERF_SAMPLE_PERIOD;
+	  },
+	  HITS },
+};
+
+static const bool added_variants = [] {
+	for (const Variant &v : variants) {
+		auto check = [&v](Verdict verdict) {
+			perf_event_attr attr = breakpoint(hit);
+			bool delivers = !verdict.attached || verdict.returns;
+
+			v.set(attr);
+
+			Delivered got = deliver(attr, verdict, hit_work);
+
+			EXPECT_EQ(got.count, HITS, "hits counted");
+			EXPECT_EQ(got.runs, verdict.attached ? v.overflows : 0,
+				  "runs of the program");
+			EXPECT_EQ(got.samples, delivers ? v.overflows : 0, "samples");
+			EXPECT_EQ(got.signals, delivers ? v.overflows : 0, "signals");
+		};
+		std::string name = std::string("events.") + v.name;
+
+		add_test({ name + ".rejected", "C1", v.says, [=] { check(rejects); } });
+		add_test({ name + ".accepted", "C2", v.says, [=] {
+				  check(no_program);
+				  check({ true, 1 });
+			  } });
+	}
+	return true;
+}();
+
+/* How often a frequency overflows depends on the time that passed, but all that do are decided. */
+static void check_frequency(bool accept)
+{
+	perf_event_attr attr = breakpoint(hit);
+
+	attr.freq = 1;
+	attr.sample_freq = 1000;
+
+	Delivered got = deliver(attr, { true, accept }, hit_work);
+
+	EXPECT_EQ(got.count, HITS, "hits counted");
+	EXPECT_EQ(got.runs > 0, true, "the program ran");
+	EXPECT_EQ(got.samples, accept ? got.runs : 0, "samples, against runs of the program");
+	EXPECT_EQ(got.signals, accept ? got.runs : 0, "signals, against runs of the program");
+}
+
+TEST("events.freq.rejected", "C1", "with a frequency the overflows that there are get rejected")
+{
+	check_frequency(false);
+}
+
+TEST("events.freq.accepted", "C2", "with a frequency the overflows that there are get accepted")
+{
+	check_frequency(true);
+}
+
+static volatile union Watched {
+	uint8_t byte;
+	uint64_t word[4];
+} watched;
+
+/* The four debug registers of x86. The second and the fourth reject. */
+TEST("events.four", "C1", "all debug registers at once, each decides for itself")
+{
+	const struct {
+		perf_event_attr attr;
+		bool accept;
+	} registers[] = {
+		{ breakpoint(hit), true },
+		{ breakpoint(hit_other), false },
+		{ breakpoint(Access::WRITE, &watched.word[0], sizeof(watched.word[0])), true },
+		{ breakpoint(Access::READ_WRITE, &watched.word[1], sizeof(watched.word[1])),
+		  false },
+	};
+	const int sig = setsig_signal();
+	Filter accepting, rejecting;
+	Signals signals({ sig });
+	std::vector<Event> events;
+
+	accepting.returns(1);
+	for (auto &r : registers) {
+		events.emplace_back(r.attr);
+		events.back().async(sig, gettid());
+		events.back().must_attach(r.accept ? accepting : rejecting);
+		events.back().enable();
+	}
+	for (uint64_t i = 0; i < HITS; i++) {
+		hit(i);
+		hit_other(i);
+		for (int w : { 0, 1 }) {
+			watched.word[w] = i;
+			/*
+			 * QEMU's TCG remembers a watchpoint that was hit until a write to the page
+			 * hits none, and meanwhile reports it in DR6 with every other one.
+			 */
+			watched.word[2] = i;
+		}
+	}
+	for (Event &event : events)
+		EXPECT_EQ(event.count(), HITS, "hits counted by each");
+	EXPECT_EQ(accepting.runs(), 2 * HITS, "runs of the accepting program");
+	EXPECT_EQ(rejecting.runs(), 2 * HITS, "runs of the rejecting program");
+	EXPECT_EQ(Signals::count(sig), 2 * HITS, "signals");
+}
+
+/* Two events on one address, in both orders. */
+static void check_same_address(const perf_event_attr &attr, void (*access)(uint64_t))
+{
+	const int sig = setsig_signal();
+
+	for (bool first_accepts : { false, true }) {
+		Filter first, second;
+		Signals signals({ sig });
+		Event one(attr), two(attr);
+		Ring one_ring(one), two_ring(two);
+		uint64_t from_wrong = 0;
+
+		first.returns(first_accepts);
+		second.returns(!first_accepts);
+		one.must_attach(first);
+		two.must_attach(second);
+		for (Event *event : { &one, &two }) {
+			event->async(sig, gettid());
+			event->enable();
+		}
+		for (uint64_t i = 0; i < HITS; i++) {
+			access(i);
+			from_wrong += Signals::last(sig).si_fd != (first_accepts ? one : two).fd();
+		}
+		one_ring.drain();
+		two_ring.drain();
+		EXPECT_EQ(one.count(), HITS, "hits counted by the first");
+		EXPECT_EQ(two.count(), HITS, "hits counted by the second");
+		EXPECT_EQ(first.runs(), HITS, "runs of the first program");
+		EXPECT_EQ(second.runs(), HITS, "runs of the second program");
+		EXPECT_EQ(one_ring.samples(), first_accepts ? HITS : 0, "samples of the first");
+		EXPECT_EQ(two_ring.samples(), first_accepts ? 0 : HITS, "samples of the second");
+		EXPECT_EQ(Signals::count(sig), HITS, "signals in all");
+		EXPECT_EQ(from_wrong, 0, "signals of the rejecting one");
+	}
+}
+
+TEST("events.same_address.x", "C1", "two events on one call, two programs, two verdicts")
+{
+	check_same_address(breakpoint(hit), hit);
+}
+
+/* QEMU's TCG reports one alone of the watchpoints that an access hits. */
+static bool reports_both_watchpoints(const perf_event_attr &attr)
+{
+	Event one(attr), two(attr);
+
+	one.enable();
+	two.enable();
+	watched.word[0] = 1;
+	return one.count() == 1 && two.count() == 1;
+}
+
+TEST("events.same_address.w8", "C1", "two events on one word, two programs, two verdicts")
+{
+	perf_event_attr attr = breakpoint(Access::WRITE, &watched.word[0], sizeof(watched.word[0]));
+
+	if (!reports_both_watchpoints(attr))
+		unavailable("this machine reports one alone of two watchpoints on a word");
+	check_same_address(attr, [](uint64_t value) { watched.word[0] = value; });
+}
+
+/*
+ * The kernel itself reads or writes the watched byte, as system calls do with what they are given:
+ * a byte goes into a pipe and comes out of it.
+ */
+static void check_kernel_mode(bool exclude_kernel, bool accept)
+{
+	const int sig = setsig_signal();
+	int ends[2];
+
+	if (pipe(ends))
+		setup_failed("pipe", errno);
+
+	Fd out(ends[0]), in(ends[1]);
+	auto *byte = const_cast<uint8_t *>(&watched.byte);
+	const struct {
+		Access access;
+		uint64_t by_kernel, by_user; /* hits of one round */
+	} kinds[] = { { Access::WRITE, 1, 1 }, { Access::READ_WRITE, 2, 1 } };
+
+	for (auto &kind : kinds) {
+		perf_event_attr attr = breakpoint(kind.access, byte, 1);
+		Filter filter;
+		Signals signals({ sig });
+
+		attr.exclude_kernel = exclude_kernel;
+
+		Event event(attr);
+		Ring ring(event);
+
+		event.async(sig, gettid());
+		filter.returns(accept);
+		event.must_attach(filter);
+		event.enable();
+		for (uint64_t i = 0; i < HITS; i++) {
+			watched.byte = i;
+			if (write(in.get(), byte, 1) != 1 || read(out.get(), byte, 1) != 1)
+				setup_failed("write to and read from a pipe", errno);
+		}
+		event.disable();
+		ring.drain();
+
+		uint64_t hits = HITS * (kind.by_user + (exclude_kernel ? 0 : kind.by_kernel));
+
+		EXPECT_EQ(event.count(), hits, "hits counted");
+		EXPECT_EQ(filter.runs(), hits, "runs of the program");
+		EXPECT_EQ(ring.samples(), accept ? hits : 0, "samples");
+		EXPECT_EQ(Signals::count(sig), accept ? hits : 0, "signals");
+	}
+}
+
+TEST("events.kernel.rejected", "C1", "hits in kernel mode are rejected like those in user mode")
+{
+	check_kernel_mode(false, false);
+}
+
+TEST("events.kernel.accepted", "C2", "hits in kernel mode deliver like those in user mode")
+{
+	check_kernel_mode(false, true);
+}
+
+TEST("events.kernel.excluded.rejected", "C1", "with exclude_kernel the program runs in user mode")
+{
+	check_kernel_mode(true, false);
+}
+
+TEST("events.kernel.excluded.accepted", "C2", "with exclude_kernel hits in user mode deliver")
+{
+	check_kernel_mode(true, true);
+}
+
+/* A leader and a sibling: both reject, the one or the other accepts, both do. */
+static void check_group(perf_event_attr first, bool leader_hits)
+{
+	const int sig = setsig_signal();
+
+	for (unsigned accepting : { 0u, 1u, 2u, 3u }) {
+		perf_event_attr attr = breakpoint(hit_other);
+		Filter filters[2];
+		Signals signals({ sig });
+
+		attr.disabled = 0; /* goes by the leader */
+
+		Event leader(first), sibling(attr, 0, -1, &leader);
+		Event *events[] = { &leader, &sibling };
+		uint64_t expected_signals = 0;
+
+		for (int i = 0; i < 2; i++) {
+			bool accept = accepting & (1 << i);
+
+			filters[i].returns(accept);
+			events[i]->must_attach(filters[i]);
+			events[i]->async(sig, gettid());
+			expected_signals += accept && (i || leader_hits) ? HITS : 0;
+		}
+		leader.enable();
+		for (uint64_t i = 0; i < HITS; i++) {
+			hit(i);
+			hit_other(i);
+		}
+		EXPECT_EQ(filters[0].runs(), leader_hits ? HITS : 0, "runs for the leader");
+		EXPECT_EQ(sibling.count(), HITS, "hits counted by the sibling");
+		EXPECT_EQ(filters[1].runs(), HITS, "runs for the sibling");
+		EXPECT_EQ(Signals::count(sig), expected_signals, "signals");
+	}
+}
+
+TEST("events.group.breakpoints", "C1", "leader and sibling of a group decide each for itself")
+{
+	check_group(breakpoint(hit), true);
+}
+
+TEST("events.group.software", "C1", "a breakpoint in a group led by a clock decides for itself")
+{
+	perf_event_attr clock = counter(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_TASK_CLOCK);
+
+	clock.sample_period = 0;
+	check_group(clock, false);
+}
+
+/*
+ * A breakpoint that joins a group which is running, led by an event of another kind: it counts
+ * from its first hit on, not from the next time that the task is scheduled. That can come at any
+ * moment, so more than one try.
+ */
+static void check_joining(bool disabled)
+{
+	constexpr int TRIES = 20;
+	perf_event_attr clock = counter(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_TASK_CLOCK);
+	perf_event_attr attr = breakpoint(hit);
+	uint64_t counted = 0, runs = 0;
+
+	clock.sample_period = 0;
+	attr.disabled = disabled;
+	for (int i = 0; i < TRIES; i++) {
+		Filter filter;
+		Event leader(clock);
+
+		leader.enable();
+
+		Event sibling(attr, 0, -1, &leader);
+
+		if (disabled) {
+			sibling.must_attach(filter);
+			sibling.enable();
+		}
+		for (uint64_t n = 0; n < HITS; n++)
+			hit(n);
+		counted += sibling.count();
+		runs += filter.runs();
+	}
+	EXPECT_EQ(counted, TRIES * HITS, "hits counted by the sibling");
+	EXPECT_EQ(runs, disabled ? TRIES * HITS : 0, "runs of the program");
+}
+
+TEST("events.group.added", "C6", "a breakpoint opened in a running group loses no hit")
+{
+	check_joining(false);
+}
+
+TEST("events.group.enabled", "C6", "a breakpoint enabled in a running group loses no hit")
+{
+	check_joining(true);
+}
+
+/*
+ * The deliberate exception: an overflow costs time whatever its program says, so the kernel stops
+ * a timer that overflows too often, and says so in the ring. It is the one thing to be seen there.
+ */
+TEST("events.throttle", "C4", "a clock that is too fast is throttled though all is rejected")
+{
+	constexpr long ENOUGH_MILLISECONDS = 5000;
+	perf_event_attr attr = counter(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_TASK_CLOCK);
+	Filter filter;
+
+	attr.sample_period = 100000; /* ns */
+
+	Event event(attr);
+	Ring ring(event);
+	SlowSampling slow;
+
+	event.must_attach(filter);
+	event.enable();
+	for (long waited = 0; waited < ENOUGH_MILLISECONDS; waited += 10) {
+		spin(10);
+		ring.drain();
+		if (ring.records(PERF_RECORD_UNTHROTTLE))
+			break;
+	}
+	event.disable();
+	EXPECT_EQ(filter.runs() > 0, true, "the program ran");
+	EXPECT_EQ(ring.records(PERF_RECORD_THROTTLE) > 0, true, "throttle records");
+	EXPECT_EQ(ring.records(PERF_RECORD_UNTHROTTLE) > 0, true, "unthrottle records");
+	EXPECT_EQ(ring.samples(), 0, "samples");
+}
+
+/*
+ * The records alone do not say that the clock has stopped. Between two looks at the ring, both of
+ * which find it in the same throttle, there must be no run.
+ */
+TEST("events.throttle_stops", "C4", "a clock that is throttled stops though all is rejected")
+{
+	constexpr long ENOUGH_MILLISECONDS = 10000;
+	perf_event_attr attr = counter(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK);
+	Filter filter;
+	uint64_t throttles = 0, in_throttle = 0, runs = 0, looks = 0, wrong = 0;
+
+	attr.sample_period = 100000; /* ns */
+
+	Event event(attr);
+	Ring ring(event);
+	SlowSampling slow;
+
+	event.must_attach(filter);
+	event.enable();
+	for (long end = milliseconds_now() + ENOUGH_MILLISECONDS;
+	     throttles < HITS && milliseconds_now() < end;) {
+		uint64_t runs_now = filter.runs();
+
+		ring.drain();
+		throttles = ring.records(PERF_RECORD_THROTTLE);
+		if (throttles > ring.records(PERF_RECORD_UNTHROTTLE)) {
+			looks += throttles == in_throttle;
+			wrong += throttles == in_throttle && runs_now != runs;
+			in_throttle = throttles;
+		}
+		runs = filter.runs();
+	}
+	event.disable();
+	EXPECT_EQ(throttles >= HITS, true, "throttle records");
+	EXPECT_EQ(looks > 0, true, "looks at a throttled clock");
+	EXPECT_EQ(wrong, 0, "looks at a throttled clock that found it running");
+}

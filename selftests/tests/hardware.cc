@@ -1,0 +1,506 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Events of a hardware PMU, which have what software has not: a context of their own that a group
+ * moves to, overflows in NMI, registers that are a copy. The PMU is that of module/perf_bpf_pmu.c,
+ * whose counters a test makes count when and where it likes.
+ */
+#include <bpf/bpf.h>
+#include <fcntl.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <ctime>
+#include <fstream>
+#include <memory>
+
+#include "lib/effects.h"
+#include "harness/test.h"
+#include "lib/perf.h"
+
+/* Where the hits of a counter come from: its files in debugfs. */
+enum Context { NMI, IRQ, TASK };
+
+static constexpr const char *contexts[] = { "nmi", "irq", "task" };
+
+static constexpr char no_pmu[] = "no PMU that hits on demand: insmod module/perf_bpf_pmu.ko, as root";
+
+/* attr.config of the PMU: the registers are those with which the task left user mode. */
+constexpr uint64_t COPY = 1;
+
+/* A disabled counter that overflows at every hit. The kernel makes the hits, in kernel mode. */
+static perf_event_attr hardware(uint64_t config = 0)
+{
+	perf_event_attr attr = {};
+
+	attr.size = sizeof(attr);
+	if (!(std::ifstream("/sys/bus/event_source/devices/perf_bpf_pmu/type") >> attr.type))
+		unavailable(no_pmu);
+	attr.config = config;
+	attr.sample_period = 1;
+	attr.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_ADDR;
+	attr.wakeup_events = 1;
+	attr.exclude_hv = 1;
+	attr.disabled = 1;
+	return attr;
+}
+
+/* All that happens on a CPU counts, in one of the contexts; open once, written to often. */
+class Hits {
+public:
+	explicit Hits(Context context)
+		: file_(open((std::string("/sys/kernel/debug/perf_bpf_pmu/") + contexts[context])
+				     .c_str(),
+			     O_WRONLY | O_CLOEXEC))
+	{
+		if (!file_.valid())
+			unavailable(no_pmu);
+	}
+
+	/* On the CPU of the caller, or another one. */
+	void make(uint64_t hits, int cpu = -1) const
+	{
+		char text[32];
+		int length = cpu < 0 ? snprintf(text, sizeof(text), "%d", int(hits)) :
+				       snprintf(text, sizeof(text), "%d %d", int(hits), cpu);
+
+		if (write(file_.get(), text, length) != length)
+			setup_failed("write to a file of perf_bpf_pmu", errno);
+	}
+
+private:
+	Fd file_;
+};
+
+/* Two CPUs: that of the test, where it goes, and another. */
+static int other_cpu()
+{
+	std::vector<int> cpus = usable_cpus();
+
+	if (cpus.size() < 2)
+		unavailable("one CPU alone");
+	run_on(cpus[0]);
+	return cpus[1];
+}
+
+/*
+ * The group is taken out of the context of its task, below the software PMU, and put back below
+ * the hardware one, a sibling before its leader. The task is busy on another CPU, so that each
+ * step is an interrupt there.
+ */
+TEST("hardware.group.moved", "C8", "a hardware event takes a running software group with it")
+{
+	constexpr int TRIES = 5;
+	struct Turns {
+		std::atomic<int> wanted, made;
+	};
+	Hits hits(IRQ);
+	auto &turns = shared_with_children<Turns>();
+	int cpu = other_cpu();
+	Child busy([&] {
+		run_on(cpu);
+		for (int turn = 0;; turns.made = ++turn) {
+			while (turns.wanted == turn)
+				;
+			hits.make(HITS);
+		}
+		return 0;
+	});
+	perf_event_attr attr = hardware();
+
+	perf_event_attr clock = software(PERF_COUNT_SW_TASK_CLOCK);
+
+	attr.sample_period = 0;
+	attr.disabled = clock.disabled = 0;
+	for (int turn = 1; turn <= TRIES; turn++) {
+		Event leader(clock, busy.pid());
+		Event sibling(clock, busy.pid(), -1, &leader);
+		Event moves(attr, busy.pid(), -1, &leader);
+		uint64_t before[] = { leader.count(), sibling.count() };
+
+		turns.wanted = turn;
+		while (turns.made != turn)
+			usleep(1000);
+		EXPECT_EQ(moves.count(), HITS, "hits counted by the hardware event");
+		EXPECT_EQ(leader.count() > before[0], true, "the leader goes on");
+		EXPECT_EQ(sibling.count() > before[1], true, "the sibling goes on");
+	}
+}
+
+/* Where an overflow comes from, and which registers it has. */
+static const struct Way {
+	const char *name, *says;
+	Context context;
+	uint64_t config;
+} ways[] = {
+	{ "nmi", "an NMI", NMI, 0 },
+	{ "irq", "a hard interrupt", IRQ, 0 },
+	{ "task", "task context with interrupts off", TASK, 0 },
+	{ "nmi_copy", "an NMI with a copy of user mode's registers", NMI, COPY },
+	{ "irq_copy", "a hard interrupt with a copy of user mode's registers", IRQ, COPY },
+	{ "task_copy", "task context with a copy of user mode's registers", TASK, COPY },
+};
+
+static perf_event_attr hardware(const Way &way)
+{
+	perf_event_attr attr = hardware(way.config);
+
+	/* What is copied is user mode, so the hit counts as one of user mode. */
+	attr.exclude_kernel = way.config == COPY;
+	return attr;
+}
+
+static void check_effects(const Way &way, bool accept)
+{
+	Hits hits(way.context);
+	const int sig = setsig_signal();
+	uint64_t delivered = accept ? HITS : 0, polls = 0;
+	Filter filter(Program::LOOKS);
+	Signals signals({ sig });
+	Event event(hardware(way));
+	Ring ring(event);
+
+	event.async(sig, gettid());
+	filter.returns(accept);
+	event.must_attach(filter);
+	event.enable();
+	for (uint64_t i = 0; i < HITS; i++) {
+		hits.make(1);
+		polls += ring.poll_ready();
+	}
+	event.disable();
+	ring.drain();
+	EXPECT_EQ(event.count(), HITS, "hits counted");
+	EXPECT_EQ(filter.runs(), HITS, "runs of the program");
+	EXPECT_EQ(filter.look().ip >> 63, way.config != COPY, "registers of kernel mode");
+	EXPECT_EQ(ring.samples(), delivered, "samples");
+	EXPECT_EQ(polls, delivered, "polls that found something");
+	EXPECT_EQ(Signals::count(sig), delivered, "signals");
+}
+
+static void check_limit(const Way &way, bool accept)
+{
+	Hits hits(way.context);
+	const int sig = setsig_signal();
+	Filter filter;
+	Signals signals({ sig });
+	Event event(hardware(way));
+
+	event.async(sig, gettid());
+	filter.returns(accept);
+	event.must_attach(filter);
+	event.must_refresh(LIMIT);
+	for (uint64_t i = 0; i < HITS; i++)
+		hits.make(1);
+	EXPECT_EQ(event.count(), accept ? LIMIT : HITS, "hits counted");
+	EXPECT_EQ(filter.runs(), accept ? LIMIT : HITS, "runs of the program");
+	EXPECT_EQ(Signals::count(sig), accept ? LIMIT : 0, "signals");
+	EXPECT_EQ(Signals::count(sig, POLL_HUP), accept, "POLL_HUP");
+}
+
+static void check_sigtrap(const Way &way, bool accept)
+{
+	Hits hits(way.context);
+	perf_event_attr attr = hardware(way);
+	Filter filter;
+	Signals signals({ SIGTRAP });
+
+	attr.sigtrap = attr.remove_on_exec = 1;
+
+	Event event(attr);
+
+	filter.returns(accept);
+	event.must_attach(filter);
+	event.enable();
+	for (uint64_t i = 0; i < HITS; i++)
+		hits.make(1);
+	EXPECT_EQ(event.count(), HITS, "hits counted");
+	EXPECT_EQ(filter.runs(), HITS, "runs of the program");
+	EXPECT_EQ(Signals::count(SIGTRAP, TRAP_PERF), accept ? HITS : 0, "SIGTRAP");
+}
+
+/* A leader and its sibling, which overflow in one interrupt, with either verdict. */
+static void check_group(const Way &way, bool accept)
+{
+	Hits hits(way.context);
+	const int sig = setsig_signal();
+	perf_event_attr attr = hardware(way);
+	Filter filter, other;
+	Signals signals({ sig });
+	Event leader(attr);
+
+	attr.disabled = 0;
+
+	Event sibling(attr, 0, -1, &leader);
+	Ring leaders(leader), siblings(sibling);
+
+	filter.returns(accept);
+	other.returns(!accept);
+	leader.async(sig, gettid());
+	leader.must_attach(filter);
+	sibling.must_attach(other);
+	leader.enable();
+	for (uint64_t i = 0; i < HITS; i++)
+		hits.make(1);
+	leader.disable();
+	leaders.drain();
+	siblings.drain();
+	EXPECT_EQ(leader.count(), HITS, "hits counted by the leader");
+	EXPECT_EQ(sibling.count(), HITS, "hits counted by the sibling");
+	EXPECT_EQ(filter.runs(), HITS, "runs for the leader");
+	EXPECT_EQ(other.runs(), HITS, "runs for the sibling");
+	EXPECT_EQ(leaders.samples(), accept ? HITS : 0, "samples of the leader");
+	EXPECT_EQ(siblings.samples(), accept ? 0 : HITS, "samples of the sibling");
+	EXPECT_EQ(Signals::count(sig), accept ? HITS : 0, "signals of the leader");
+}
+
+/* In a child that has the event from its parent, and ends. */
+static void check_inherited(const Way &way, bool accept)
+{
+	Hits hits(way.context);
+	const int sig = setsig_signal();
+	perf_event_attr attr = hardware(way);
+	Filter filter;
+	Signals signals({ sig });
+
+	attr.inherit = 1;
+
+	Event event(attr);
+
+	event.async(sig, gettid());
+	filter.returns(accept);
+	event.must_attach(filter);
+	event.enable();
+
+	Child child([&] {
+		for (uint64_t i = 0; i < HITS; i++)
+			hits.make(1);
+		return 0;
+	});
+
+	EXPECT_EQ(child.wait(), 0, "status of the child");
+	EXPECT_EQ(event.count(), HITS, "hits counted");
+	EXPECT_EQ(filter.runs(), HITS, "runs of the program");
+	/* That the child has ended wakes whoever reads, once. */
+	EXPECT_EQ(Signals::count(sig) >= HITS, accept, "signals");
+}
+
+static const bool added = [] {
+	static const struct {
+		const char *name, *rejected, *accepted;
+		void (*check)(const Way &way, bool accept);
+	} checks[] = {
+		{ "", "is silent", "delivers", check_effects },
+		{ ".limit", "takes nothing from the limit", "takes one from the limit",
+		  check_limit },
+		{ ".sigtrap", "raises no SIGTRAP", "raises SIGTRAP", check_sigtrap },
+		{ ".group", "is silent beside a sibling that delivers",
+		  "delivers beside a sibling that is silent", check_group },
+		{ ".inherited", "of a child is silent", "of a child delivers", check_inherited },
+	};
+
+	for (const Way &way : ways)
+		for (auto &c : checks)
+			for (bool accept : { false, true })
+				add_test({ std::string("hardware.") + way.name + c.name +
+						   (accept ? ".accepted" : ".rejected"),
+					   accept ? "C2" : "C1",
+					   std::string(accept ? "an accepted" : "a rejected") +
+						   " overflow in " + way.says + " " +
+						   (accept ? c.accepted : c.rejected),
+					   [=, &way] { c.check(way, accept); } });
+	return true;
+}();
+
+/* Too many hits at once stop the counter, until the next tick of the kernel's clock. */
+static void check_throttle(const Way &way)
+{
+	constexpr uint64_t MANY = 100000;
+	constexpr int ENOUGH_TRIES = 5000;
+	Hits hits(way.context);
+	Filter filter;
+	Event event(hardware(way));
+	Ring ring(event);
+	Sysctl rate("kernel/perf_event_max_sample_rate");
+
+	if (!rate.set(1000))
+		unavailable("no way to set kernel.perf_event_max_sample_rate");
+	event.must_attach(filter);
+	event.enable();
+	hits.make(MANY);
+
+	uint64_t counted = event.count();
+
+	EXPECT_EQ(counted < MANY / 2, true, "the counter stopped");
+	for (int i = 0; event.count() == counted && i < ENOUGH_TRIES; i++) {
+		usleep(1000);
+		hits.make(1);
+	}
+	event.disable();
+	ring.drain();
+	EXPECT_EQ(event.count() > counted, true, "the counter goes on");
+	EXPECT_EQ(filter.runs(), event.count(), "runs of the program, against hits counted");
+	EXPECT_EQ(ring.records(PERF_RECORD_THROTTLE) > 0, true, "throttle records");
+	EXPECT_EQ(ring.samples(), 0, "samples");
+}
+
+static const bool added_throttle = [] {
+	for (const Way &way : ways)
+		add_test({ std::string("hardware.") + way.name + ".throttle", "C4",
+			   std::string("overflows in ") + way.says +
+				   " that are too many stop the counter though all are rejected",
+			   [&way] { check_throttle(way); } });
+	return true;
+}();
+
+/* The kernel lets them have the counters in turn. Every other one rejects. */
+TEST("hardware.multiplexed", "C1", "more events than counters, each decides for itself")
+{
+	constexpr int EVENTS = 7, ENOUGH_TRIES = 10000;
+	Hits hits(NMI);
+	Filter filters[EVENTS];
+	std::vector<Event> events;
+	std::vector<std::unique_ptr<Ring>> rings;
+	auto some_count_nothing = [&] {
+		return std::any_of(events.begin(), events.end(),
+				   [](auto &event) { return event.count() < HITS; });
+	};
+
+	for (int i = 0; i < EVENTS; i++) {
+		filters[i].returns(i % 2);
+		events.emplace_back(hardware(COPY));
+		rings.push_back(std::make_unique<Ring>(events[i]));
+		events[i].must_attach(filters[i]);
+		events[i].enable();
+	}
+	for (int i = 0; some_count_nothing() && i < ENOUGH_TRIES; i++) {
+		usleep(100);
+		hits.make(1);
+		for (auto &ring : rings)
+			ring->drain();
+	}
+	for (int i = 0; i < EVENTS; i++) {
+		events[i].disable();
+		rings[i]->drain();
+		EXPECT_EQ(events[i].count() >= HITS, true, "each had a counter for a while");
+		EXPECT_EQ(filters[i].runs(), events[i].count(), "runs, against hits counted");
+		EXPECT_EQ(rings[i]->samples(), i % 2 ? events[i].count() : 0, "samples");
+	}
+}
+
+/*
+ * NMIs while a program is attached and detached: from the other CPU into this one, where they come
+ * between any two instructions of that, or on the other CPU beside it. The program accepts, so a
+ * hit delivers whether it is there or not.
+ */
+static void check_detach(bool beside)
+{
+	constexpr int SECONDS = 5;
+	int here = usable_cpus()[0], there = other_cpu();
+	Hits hits(NMI);
+	Child child([&] {
+		run_on(there);
+		for (;;)
+			hits.make(1, beside ? -1 : here);
+		return 0;
+	});
+	Filter filter;
+	Event event(hardware(), beside ? child.pid() : 0);
+	Ring ring(event);
+	Sysctl rate("kernel/perf_event_max_sample_rate");
+	uint64_t samples = 0, turns = 0;
+
+	filter.returns(1);
+	if (!filter.can_link())
+		unavailable("the kernel has no BPF links for perf events (they came with 5.15)");
+	if (!rate.set(100000000))
+		unavailable("no way to set kernel.perf_event_max_sample_rate");
+	auto read_ring = [&] {
+		ring.drain();
+		samples += ring.samples() + ring.lost();
+		ring.forget();
+	};
+	event.enable();
+	for (time_t end = time(nullptr) + SECONDS; time(nullptr) < end; turns++) {
+		filter.link(event).close();
+		read_ring();
+	}
+	event.disable();
+	read_ring();
+	/* The next record tells what a full ring had no room for, so there has to be one. */
+	uint64_t before = event.count();
+	event.enable();
+	while (event.count() == before)
+		usleep(100);
+	event.disable();
+	read_ring();
+	note("round: %llu hits, %llu runs, %llu attachments", (unsigned long long)event.count(),
+	     (unsigned long long)filter.runs(), (unsigned long long)turns);
+	EXPECT_EQ(filter.runs() > 0, true, "the program ran");
+	EXPECT_EQ(samples, event.count(), "samples, against hits counted");
+}
+
+TEST("hardware.nmi.detach.amid", "C6", "an NMI in the middle of attach and detach delivers")
+{
+	check_detach(false);
+}
+
+TEST("hardware.nmi.detach.beside", "C6", "an NMI beside attach and detach delivers")
+{
+	check_detach(true);
+}
+
+/*
+ * NMIs in the middle of bpf(2), where it holds what a program may want. Registers of user mode do
+ * not say that it is not there.
+ */
+static void check_amid_bpf(uint64_t config)
+{
+	constexpr int SECONDS = 3;
+	int here = usable_cpus()[0], there = other_cpu();
+	Hits hits(NMI);
+	Child child([&] {
+		run_on(there);
+		for (;;)
+			hits.make(1, here);
+		return 0;
+	});
+	Fd map(bpf_map_create(BPF_MAP_TYPE_HASH, nullptr, sizeof(int), sizeof(int), 1, nullptr));
+	Filter filter;
+	Event event(hardware(config));
+	Sysctl rate("kernel/perf_event_max_sample_rate");
+	bpf_prog_info info = {};
+	uint32_t size = sizeof(info);
+
+	if (!map.valid())
+		setup_failed("bpf_map_create", errno);
+	if (!rate.set(100000000))
+		unavailable("no way to set kernel.perf_event_max_sample_rate");
+	event.must_attach(filter);
+	event.enable();
+	for (time_t end = time(nullptr) + SECONDS; time(nullptr) < end;) {
+		int key = 0, value = 0;
+
+		bpf_map_update_elem(map.get(), &key, &value, 0);
+		bpf_map_delete_elem(map.get(), &key);
+	}
+	event.disable();
+	if (bpf_obj_get_info_by_fd(filter.prog_fd(), &info, &size))
+		setup_failed("bpf_obj_get_info_by_fd", errno);
+	if (size < offsetof(bpf_prog_info, recursion_misses) + sizeof(info.recursion_misses))
+		unavailable("the kernel has no bpf_prog_info.recursion_misses (it came with 5.12)");
+	note("round: %llu hits, %llu runs, %llu misses", (unsigned long long)event.count(),
+	     (unsigned long long)filter.runs(), (unsigned long long)info.recursion_misses);
+	EXPECT_EQ(filter.runs() > 0, true, "the program ran");
+	EXPECT_EQ(filter.runs() + info.recursion_misses, event.count(), "runs and misses");
+}
+
+TEST("hardware.nmi.bpf", "C6", "an NMI in the middle of bpf() is decided on, or a miss")
+{
+	check_amid_bpf(0);
+}
+
+TEST("hardware.nmi_copy.bpf", "C6", "an NMI in the middle of bpf() is, with copied registers too")
+{
+	check_amid_bpf(COPY);
+}

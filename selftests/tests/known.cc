@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What anybody may do with breakpoints and other events, filtered or not, and what the fuzzer found
+ * it to do to the kernel: C8, C15. But for the query, none has to do with BPF or takes rights.
+ */
+#include <bpf/bpf.h>
+#include <linux/membarrier.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <string>
+#include <thread>
+
+#include "harness/test.h"
+#include "lib/perf.h"
+
+static constexpr int SECONDS = 6;
+static volatile uint64_t words[8];
+
+static perf_event_attr on_word(int i)
+{
+	return breakpoint(Access::WRITE, &words[i], sizeof(words[i]));
+}
+
+/*
+ * Fails the test if what @done counts stands still for some seconds. Who holds a mutex that is
+ * waited for does not end at SIGKILL either, so nobody waits for those.
+ */
+static void must_go_on(const std::atomic<uint64_t> &done)
+{
+	constexpr int STILL = 4;
+	uint64_t before = 0;
+
+	for (int i = 0, still = 0; i < SECONDS; i++) {
+		sleep(1);
+		still = done == before ? still + 1 : 0;
+		before = done;
+		if (still == STILL)
+			fail("they wait for each other for ever, after %lu rounds", before);
+	}
+	note("%lu rounds", done.load());
+}
+
+/*
+ * PR_TASK_PERF_EVENTS_DISABLE takes current->perf_event_mutex, then ctx->mutex of each event.
+ * PERF_EVENT_IOC_MODIFY_ATTRIBUTES has ctx->mutex, and where the type of a breakpoint changes it
+ * takes a mutex of the task that the breakpoint is on.
+ */
+TEST("oops.modify_disable", "C15", "a task may disable its events while it modifies a breakpoint")
+{
+	auto &disabled = shared_with_children<std::atomic<uint64_t>>();
+	Child child([&] {
+		perf_event_attr attr = on_word(0);
+		Event event(attr);
+
+		std::thread([&] {
+			for (;;) {
+				attr.bp_type ^= HW_BREAKPOINT_R;
+				event.modify(attr);
+			}
+		}).detach();
+		for (;; disabled++)
+			if (prctl(PR_TASK_PERF_EVENTS_DISABLE))
+				setup_failed("PR_TASK_PERF_EVENTS_DISABLE", errno);
+		return 0;
+	});
+
+	must_go_on(disabled);
+}
+
+static const char self[] = "/proc/self/exe", again[] = "again";
+
+/* What exec_for_ever() becomes, before it has done anything else. */
+__attribute__((constructor)) static void exec_again(int argc, char **argv)
+{
+	if (argc == 2 && !strcmp(argv[0], self) && !strcmp(argv[1], again))
+		execv(self, argv);
+}
+
+static int exec_for_ever()
+{
+	return execl(self, self, again, nullptr);
+}
+
+/* Of another task, which takes no rights, and removed when that calls exec. */
+static Fd until_exec(pid_t pid)
+{
+	perf_event_attr attr = software(PERF_COUNT_SW_DUMMY);
+
+	attr.disabled = 0;
+	attr.remove_on_exec = 1;
+	attr.exclude_kernel = attr.exclude_hv = 1;
+
+	Fd fd(syscall(SYS_perf_event_open, &attr, pid, -1, -1, PERF_FLAG_FD_CLOEXEC));
+
+	if (!fd.valid() && (errno == EINVAL || errno == E2BIG))
+		unavailable("no attr.remove_on_exec before Linux 5.13");
+	return fd;
+}
+
+/*
+ * perf_event_open() puts the event on the list of its owner after it has let go of the context and
+ * of exec_update_lock of the task that the event is on, which may be in exec from then on.
+ */
+TEST("oops.remove_on_exec.opened", "C15", "a task in exec may be given an event to be removed")
+{
+	const time_t end = time(nullptr) + SECONDS;
+	uint64_t opened = 0;
+	Child child(exec_for_ever);
+
+	while (time(nullptr) < end)
+		opened += until_exec(child.pid()).valid();
+	note("%lu events", opened);
+	EXPECT_EQ(opened > 0, true, "the child had events");
+}
+
+/* As in oops.modify_disable, but it is exec that has the ctx->mutex. */
+TEST("oops.remove_on_exec.disabled", "C15",
+     "a task may disable its events while one of them is removed by exec")
+{
+	until_exec(0); /* here, where it can skip the test */
+
+	auto &disabled = shared_with_children<std::atomic<uint64_t>>();
+	Child owner([&] {
+		Fd others[50];
+
+		/* They come first, and keep the list in use for most of the time. */
+		for (auto &other : others)
+			other = until_exec(0);
+
+		Child child(exec_for_ever);
+
+		for (;;) {
+			/* Not in exec, when it is given the event: that is the other test. */
+			kill(child.pid(), SIGSTOP);
+			waitpid(child.pid(), nullptr, WUNTRACED);
+
+			Fd fd = until_exec(child.pid());
+
+			kill(child.pid(), SIGCONT);
+			for (clock_t begun = clock(); clock() - begun < CLOCKS_PER_SEC / 100;
+			     disabled++)
+				prctl(PR_TASK_PERF_EVENTS_DISABLE);
+		}
+		return 0;
+	});
+
+	must_go_on(disabled);
+}
+
+/* Of as many as there may be, how many breakpoints the calling task is given; none is enabled. */
+static int breakpoints_left()
+{
+	Fd fds[std::size(words)];
+	int n = 0;
+
+	for (auto &fd : fds) {
+		perf_event_attr attr = on_word(n);
+
+		fd = Fd(syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC));
+		if (!fd.valid())
+			break;
+		n++;
+	}
+	return n;
+}
+
+/*
+ * A task and its child swap their contexts if these are equal, and a breakpoint is counted for the
+ * task that it was opened for. If the parent exits with the context of the child, the breakpoint
+ * that is freed must not be the one which stands for the other in the child.
+ */
+TEST("life.inherited.slots", "C15", "a child has no breakpoint more when its parent has exited")
+{
+	struct Both {
+		std::atomic<bool> sleeps, exited;
+		std::atomic<int> left;
+	};
+	auto &both = shared_with_children<Both>();
+	perf_event_attr attr = on_word(0);
+
+	attr.inherit = 1;
+	run_on(usable_cpus().front());
+
+	const int all = breakpoints_left();
+
+	for (int round = 0; round < 10; round++) {
+		Child parent([&] {
+			Event event(attr);
+
+			event.enable();
+			both.sleeps = both.exited = false;
+			both.left = -1;
+			if (fork()) {
+				/* To the child directly, which is a swap; back by way of idle, which is none. */
+				both.sleeps = true;
+				usleep(10'000);
+				_exit(0);
+			}
+			while (!both.sleeps)
+				sched_yield();
+			for (clock_t begun = clock(); clock() - begun < CLOCKS_PER_SEC / 500;)
+				;
+			usleep(20'000);
+			while (!both.exited)
+				usleep(1000);
+			both.left = breakpoints_left();
+			_exit(0);
+			return 0;
+		});
+
+		parent.wait();
+		both.exited = true;
+		while (both.left < 0)
+			usleep(1000);
+		EXPECT_EQ(both.left, all - 1, "breakpoints beside the one that it has inherited");
+	}
+}
+
+static constexpr uint64_t ENOUGH = 1000;
+static int faults_fd;
+static std::atomic<uint64_t> signals_for_faults;
+
+static void on_fault(int)
+{
+	if (++signals_for_faults == ENOUGH)
+		ioctl(faults_fd, PERF_EVENT_IOC_DISABLE, 0);
+}
+
+/*
+ * Under the lock of a VMA a fault on a ring asks to be retried under that of the mm, for its
+ * vm_ops have no map_pages. If it goes back to user mode for a signal first, and that is the signal
+ * of an event which counts page faults, it faults again and is sent the next.
+ */
+TEST("denial.fault_loop", "C15", "a page fault that sends a signal does not come for ever")
+{
+	perf_event_attr faults = software(PERF_COUNT_SW_PAGE_FAULTS);
+
+	signal(SIGIO, on_fault);
+	raise(SIGIO); /* its stack is there now */
+	signals_for_faults = 0;
+	faults.sample_period = 1;
+
+	Event event(on_word(0)), counts(faults);
+	Ring ring(event);
+
+	faults_fd = counts.fd();
+	counts.async(SIGIO, gettid());
+	counts.enable();
+	ring.drain();
+	counts.disable();
+	note("%lu signals", signals_for_faults.load());
+	EXPECT_EQ(signals_for_faults > 0, true, "the first look at a ring is a fault");
+	EXPECT_EQ(signals_for_faults < ENOUGH, true, "it comes to an end");
+}
+
+/* Nobody but interrupts comes before it. */
+static void run_first()
+{
+	sched_param param = { .sched_priority = 1 };
+
+	if (sched_setscheduler(0, SCHED_FIFO, &param))
+		setup_failed("SCHED_FIFO", errno);
+}
+
+static Fd load_at_once()
+{
+	const bpf_insn rejects[] = {
+		{ .code = BPF_ALU64 | BPF_MOV | BPF_K,
+		  .dst_reg = 0,
+		  .src_reg = 0,
+		  .off = 0,
+		  .imm = 0 },
+		{ .code = BPF_JMP | BPF_EXIT, .dst_reg = 0, .src_reg = 0, .off = 0, .imm = 0 },
+	};
+	Fd prog(bpf_prog_load(BPF_PROG_TYPE_PERF_EVENT, "rejects", "GPL", rejects,
+			      std::size(rejects), nullptr));
+
+	if (!prog.valid())
+		setup_failed("bpf_prog_load", errno);
+	return prog;
+}
+
+/*
+ * Stops @pid before each instruction of what begins at @address, and for so long that a program
+ * which nobody holds is freed: a breakpoint sends a signal to us, who come first on that CPU.
+ */
+[[noreturn]] static void stop_everywhere(pid_t pid, uint64_t address,
+					 const std::atomic<uint64_t> &freed,
+					 std::atomic<uint64_t> &stops)
+{
+	constexpr uint64_t BYTES = 64;
+	const timespec not_hit = { .tv_sec = 0, .tv_nsec = 2'000'000 };
+	perf_event_attr attr = breakpoint(Access::EXECUTE, nullptr, sizeof(long));
+	sigset_t signals;
+
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGUSR1);
+	sigprocmask(SIG_BLOCK, &signals, nullptr);
+	run_first();
+	attr.exclude_kernel = 0;
+	for (uint64_t at = 0;; at = (at + 1) % BYTES) {
+		attr.bp_addr = address + at;
+
+		Event event(attr, pid);
+
+		event.async(SIGUSR1, gettid());
+		event.must_refresh(1);
+		if (sigtimedwait(&signals, nullptr, &not_hit) < 0)
+			continue;
+		stops++;
+
+		/* Who holds it under RCU waits for us, and so does who frees it. */
+		const clock_t begun = clock();
+
+		for (uint64_t before = freed;
+		     freed < before + 3 && clock() - begun < CLOCKS_PER_SEC;)
+			;
+	}
+}
+
+/* BPF_TASK_FD_QUERY looks at the program of an event, whose link may close at any instruction. */
+TEST("oops.query", "C8", "a link may close while somebody asks for the program of its event")
+{
+	const time_t end = time(nullptr) + 2 * SECONDS;
+	const uint64_t address = kernel_address_of("bpf_get_perf_event_info");
+	const std::vector<int> cpus = usable_cpus();
+	const pid_t us = gettid();
+	auto &links = shared_with_children<std::atomic<uint64_t>>();
+	auto &stops = shared_with_children<std::atomic<uint64_t>>();
+
+	if (cpus.size() < 2)
+		unavailable("one CPU alone");
+	if (!address)
+		unavailable("/proc/kallsyms does not say where bpf_get_perf_event_info() is");
+
+	Event event(on_word(0));
+
+	Filter().link(event).close();
+
+	Child closing([&] {
+		run_on(cpus[1]);
+		for (;; links++) {
+			Fd prog = load_at_once();
+			Fd link(bpf_link_create(prog.get(), event.fd(), BPF_PERF_EVENT, nullptr));
+
+			/* Waits for a grace period: what the rounds before have left is freed. */
+			syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
+		}
+		return 0;
+	});
+	Child stopping([&] {
+		run_on(cpus[0]);
+		stop_everywhere(us, address, links, stops);
+		return 0;
+	});
+
+	run_on(cpus[0]);
+	while (time(nullptr) < end) {
+		__u32 length = 0, id, type;
+		__u64 offset, at;
+
+		bpf_task_fd_query(us, event.fd(), 0, nullptr, &length, &id, &type, &offset, &at);
+	}
+	note("%lu links, %lu stops", links.load(), stops.load());
+	EXPECT_EQ(stops > 0, true, "it was stopped");
+	EXPECT_EQ(links > 0, true, "links were closed");
+}

@@ -1,0 +1,941 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Whose hits an event has, and for how long: threads, children, exec, CPUs, descriptors. */
+#include <bpf/bpf.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <thread>
+
+#include "lib/effects.h"
+#include "harness/test.h"
+#include "lib/perf.h"
+
+static void hit_times(uint64_t times)
+{
+	for (uint64_t i = 0; i < times; i++)
+		hit(i);
+}
+
+/* A line that some wait at, until another lets one of them go. */
+class Gate {
+public:
+	void open()
+	{
+		if (eventfd_write(fd_.get(), 1))
+			setup_failed("eventfd", errno);
+	}
+	void pass()
+	{
+		eventfd_t n;
+
+		if (eventfd_read(fd_.get(), &n))
+			setup_failed("eventfd", errno);
+	}
+
+private:
+	Fd fd_{ eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE) };
+};
+
+static uint64_t when(bool it_does, uint64_t number)
+{
+	return it_does ? number : 0;
+}
+
+/* Each @body below has a test that rejects and one that accepts. */
+struct Pair {
+	const char *name, *says;
+	void (*body)(bool accept);
+};
+
+static void other_process(bool accept)
+{
+	const int sig = setsig_signal();
+	Gate gate;
+	Filter filter;
+	Signals signals({ sig });
+	Child child([&] {
+		gate.pass();
+		hit_times(HITS);
+		return 0;
+	});
+	Event event(breakpoint(hit), child.pid());
+	Ring ring(event);
+
+	event.async(sig, gettid());
+	filter.returns(accept);
+	event.must_attach(filter);
+	event.enable();
+	hit_times(HITS);
+	EXPECT_EQ(event.count(), 0, "hits of the one that only watches");
+	gate.open();
+	EXPECT_EQ(child.wait(), 0, "exit of the child");
+	ring.drain();
+	EXPECT_EQ(event.count(), HITS, "hits counted");
+	EXPECT_EQ(filter.runs(), HITS, "runs of the program");
+	EXPECT_EQ(ring.samples(), when(accept, HITS), "samples");
+	EXPECT_EQ(Signals::count(sig), when(accept, HITS), "signals");
+}
+
+static void other_process_sigtrap(bool accept)
+{
+	perf_event_attr attr = breakpoint(hit);
+	Gate gate;
+	Filter filter;
+
+	attr.sigtrap = attr.remove_on_exec = 1;
+
+	Child child([&] {
+		Signals signals({ SIGTRAP });
+
+		gate.pass();
+		hit_times(HITS);
+		return int(Signals::count(SIGTRAP, TRAP_PERF));
+	});
+	Event event(attr, child.pid());
+
+	filter.returns(accept);
+	event.must_attach(filter);
+	event.enable();
+	gate.open();
+
+	int status = child.wait();
+
+	EXPECT_EQ(WIFEXITED(status), true, "the child exited");
+	EXPECT_EQ(WEXITSTATUS(status), when(accept, HITS), "SIGTRAP to the child");
+	EXPECT_EQ(event.count(), HITS, "hits counted");
+}
+
+/* Threads that start after the event was attached inherit it, and trap each for itself. */
+static thread_local uint64_t traps_here;
+
+static void threads(bool accept)
+{
+	constexpr int THREADS = 4;
+	perf_event_attr attr = breakpoint(hit);
+	Filter filter;
+	struct sigaction action = {};
+	uint64_t traps[THREADS] = {};
+	std::vector<std::thread> running;
+
+	attr.inherit = 1;
+	attr.sigtrap = attr.remove_on_exec = 1;
+	action.sa_flags = SA_SIGINFO;
+	action.sa_sigaction = [](int, siginfo_t *, void *) { traps_here = traps_here + 1; };
+	sigaction(SIGTRAP, &action, nullptr);
+
+	Event event(attr);
+
+	filter.returns(accept);
+	event.must_attach(filter);
+	event.enable();
+	for (uint64_t &mine : traps)
+		running.emplace_back([&mine] {
+			hit_times(HITS);
+			mine = traps_here;
+		});
+	for (std::thread &thread : running)
+		thread.join();
+	for (uint64_t n : traps)
+		EXPECT_EQ(n, when(accept, HITS), "SIGTRAP to the thread that hit");
+	EXPECT_EQ(traps_here, 0, "SIGTRAP to the thread that did not");
+	EXPECT_EQ(filter.runs(), THREADS * HITS, "runs of the program");
+	EXPECT_EQ(event.count(), THREADS * HITS, "hits counted");
+}
+
+static void grandchildren(bool accept)
+{
+	constexpr uint64_t GENERATIONS = 3;
+	const int sig = setsig_signal();
+	perf_event_attr attr = breakpoint(hit);
+	Filter filter;
+	Signals signals({ sig });
+
+	attr.inherit = 1;
+
+	Event event(attr);
+
+	event.async(sig, gettid());
+	filter.returns(accept);
+	event.must_attach(filter);
+	event.enable();
+
+	/*
+	 * Each hits before it forks: the exit of a child wakes the owner, and sends the signal of a
+	 * hit that is just on its way a second time.
+	 */
+	Child child([] {
+		hit_times(HITS);
+		Child grandchild([] {
+			hit_times(HITS);
+			Child great_grandchild([] {
+				hit_times(HITS);
+				return 0;
+			});
+
+			return great_grandchild.wait();
+		});
+
+		return grandchild.wait();
+	});
+
+	EXPECT_EQ(child.wait(), 0, "exit of the child");
+	EXPECT_EQ(filter.runs(), GENERATIONS * HITS, "runs of the program");
+	EXPECT_EQ(event.count(), GENERATIONS * HITS, "hits counted");
+	EXPECT_EQ(Signals::count(sig), when(accept, GENERATIONS * HITS), "signals to the owner");
+}
+
+static void inherit_thread(bool accept)
+{
+	perf_event_attr attr = breakpoint(hit);
+	Filter filter;
+
+	attr.inherit = 1;
+	attr.inherit_thread = 1;
+	attr.sigtrap = attr.remove_on_exec = 1;
+
+	Signals signals({ SIGTRAP });
+	Event event(attr);
+
+	filter.returns(accept);
+	event.must_attach(filter);
+	event.enable();
+
+	Child child([] {
+		hit_times(HITS);
+		return int(Signals::count(SIGTRAP));
+	});
+
+	EXPECT_EQ(child.wait(), 0, "SIGTRAP to a child process");
+	EXPECT_EQ(filter.runs(), 0, "runs for a child process");
+	std::thread([] { hit_times(HITS); }).join();
+	EXPECT_EQ(filter.runs(), HITS, "runs for a thread");
+	EXPECT_EQ(event.count(), HITS, "hits counted");
+	EXPECT_EQ(Signals::count(SIGTRAP), when(accept, HITS), "SIGTRAP");
+}
+
+/* A word where no other process has one that it writes to: the event is for all tasks of a CPU. */
+static void per_cpu(bool accept)
+{
+	const int sig = setsig_signal();
+	const std::vector<int> cpus = usable_cpus();
+	auto *word = static_cast<volatile uint64_t *>(mmap(nullptr, sysconf(_SC_PAGESIZE),
+							   PROT_READ | PROT_WRITE,
+							   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+	Filter filter;
+	Signals signals({ sig });
+	Event event(breakpoint(Access::WRITE, word, sizeof(*word)), -1, cpus[0]);
+	Ring ring(event);
+
+	event.async(sig, gettid());
+	filter.returns(accept);
+	event.must_attach(filter);
+	event.enable();
+
+	/* On every CPU, in this process and in another, but the event is for one CPU. */
+	auto write_everywhere = [&] {
+		for (int cpu : cpus) {
+			run_on(cpu);
+			for (uint64_t i = 0; i < HITS; i++)
+				*word = i;
+		}
+	};
+
+	write_everywhere();
+	EXPECT_EQ(filter.runs(), HITS, "runs for this process");
+	Child child([&] {
+		write_everywhere();
+		return 0;
+	});
+
+	EXPECT_EQ(child.wait(), 0, "exit of the child");
+	ring.drain();
+	EXPECT_EQ(event.count(), 2 * HITS, "hits counted");
+	EXPECT_EQ(filter.runs(), 2 * HITS, "runs of the program");
+	EXPECT_EQ(ring.samples(), when(accept, 2 * HITS), "samples");
+	EXPECT_EQ(Signals::count(sig), when(accept, 2 * HITS), "signals");
+}
+
+static void send_fd(int socket, int fd)
+{
+	char byte = 0;
+	iovec data = { &byte, 1 };
+	alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+	msghdr message = {};
+
+	message.msg_iov = &data;
+	message.msg_iovlen = 1;
+	message.msg_control = control;
+	message.msg_controllen = sizeof(control);
+
+	cmsghdr *header = CMSG_FIRSTHDR(&message);
+
+	header->cmsg_level = SOL_SOCKET;
+	header->cmsg_type = SCM_RIGHTS;
+	header->cmsg_len = CMSG_LEN(sizeof(fd));
+	memcpy(CMSG_DATA(header), &fd, sizeof(fd));
+	if (sendmsg(socket, &message, 0) != 1)
+		setup_failed("sendmsg", errno);
+}
+
+/* Not valid if the other side is gone. */
+static Fd receive_fd(int socket)
+{
+	char byte;
+	int fd = -1;
+	iovec data = { &byte, 1 };
+	alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+	msghdr message = {};
+
+	message.msg_iov = &data;
+	message.msg_iovlen = 1;
+	message.msg_control = control;
+	message.msg_controllen = sizeof(control);
+
+	ssize_t n = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+
+	if (!n)
+		return Fd();
+	if (n < 0 || !CMSG_FIRSTHDR(&message))
+		setup_failed("recvmsg", errno);
+	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
+	return Fd(fd);
+}
+
+/* As a privileged helper does for a debugger: it opens, attaches, hands over, and is gone. */
+static void passed_on(bool accept)
+{
+	const int sig = setsig_signal();
+	int ends[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
+		setup_failed("socketpair", errno);
+
+	Fd here(ends[0]), there(ends[1]);
+	Filter filter;
+	Signals signals({ sig });
+
+	filter.returns(accept);
+
+	Child helper([&] {
+		Event event(breakpoint(hit), getppid());
+
+		event.must_attach(filter);
+		send_fd(there.get(), event.fd());
+		return 0;
+	});
+
+	there.close();
+
+	Fd received = receive_fd(here.get());
+
+	EXPECT_EQ(helper.wait(), 0, "exit of the helper");
+	if (!received.valid())
+		skip("the helper has no event, and says why");
+
+	Event event(std::move(received));
+	Ring ring(event);
+
+	event.async(sig, gettid());
+	event.must_refresh(LIMIT);
+	hit_times(LIMIT - 1);
+	ring.drain();
+	EXPECT_EQ(event.count(), LIMIT - 1, "hits counted");
+	EXPECT_EQ(filter.runs(), LIMIT - 1, "runs of the program");
+	EXPECT_EQ(ring.samples(), when(accept, LIMIT - 1), "samples");
+	EXPECT_EQ(Signals::count(sig), when(accept, LIMIT - 1), "signals");
+}
+
+/*
+ * A new period begins in full when its task is next scheduled in; until then the kernel's idea of
+ * what is left of the old one decides, and the first hit can overflow twice.
+ */
+static void change_period(Event &event, uint64_t period)
+{
+	event.set_period(period);
+	be_rescheduled();
+}
+
+static void period(bool accept)
+{
+	constexpr uint64_t PERIOD = 4, OVERFLOWS = HITS + HITS / PERIOD + HITS;
+	const int sig = setsig_signal();
+
+	for (bool attached : { false, true }) {
+		Filter filter;
+		Signals signals({ sig });
+		Event event(breakpoint(hit));
+		Ring ring(event);
+		bool delivers = accept || !attached;
+
+		event.async(sig, gettid());
+		filter.returns(accept);
+		if (attached)
+			event.must_attach(filter);
+		event.enable();
+		hit_times(HITS);
+		change_period(event, PERIOD);
+		hit_times(HITS);
+		change_period(event, 1);
+		hit_times(HITS);
+		ring.drain();
+		EXPECT_EQ(event.count(), 3 * HITS, "hits counted");
+		EXPECT_EQ(filter.runs(), when(attached, OVERFLOWS), "runs of the program");
+		EXPECT_EQ(ring.samples(), when(delivers, OVERFLOWS), "samples");
+		EXPECT_EQ(Signals::count(sig), when(delivers, OVERFLOWS), "signals");
+	}
+}
+
+/* The program that a link attached is still there after all descriptors are closed. */
+static void pinned(bool accept)
+{
+	static constexpr char bpffs[] = "/sys/fs/bpf", path[] = "/sys/fs/bpf/perf_bpf_filter";
+	const int sig = setsig_signal();
+	Filter filter;
+	Signals signals({ sig });
+
+	/* One of this test's own, which goes with it. */
+	if (unshare(CLONE_NEWNS) || mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) ||
+	    mount("bpf", bpffs, "bpf", 0, nullptr))
+		unavailable("no bpffs");
+
+	{
+		Event event(breakpoint(hit));
+		Fd link = filter.link(event);
+
+		event.async(sig, gettid());
+		if (bpf_obj_pin(link.get(), path))
+			setup_failed("bpf_obj_pin", errno);
+		filter.returns(accept);
+		event.enable();
+		hit_times(HITS);
+		EXPECT_EQ(filter.runs(), HITS, "runs before the link is closed");
+		link.close();
+		hit_times(HITS);
+		EXPECT_EQ(filter.runs(), 2 * HITS, "runs, the link closed");
+		EXPECT_EQ(event.count(), 2 * HITS, "hits counted, the link closed");
+	}
+	hit_times(HITS);
+	EXPECT_EQ(filter.runs(), 3 * HITS, "runs, the event closed");
+
+	{
+		Fd again(bpf_obj_get(path));
+
+		EXPECT_EQ(again.valid(), true, "the link opened by its name");
+		EXPECT_EQ(unlink(path), 0, "unlink");
+		hit_times(HITS);
+		EXPECT_EQ(filter.runs(), 4 * HITS, "runs, the link open alone");
+	}
+	hit_times(HITS);
+	EXPECT_EQ(filter.runs(), 4 * HITS, "runs, nothing left");
+	EXPECT_EQ(Signals::count(sig), when(accept, 4 * HITS), "signals");
+}
+
+static const Pair pairs[] = {
+	{ "other_process", "hits of another process go by the program", other_process },
+	{ "other_process_sigtrap", "another process traps for its accepted hits alone",
+	  other_process_sigtrap },
+	{ "threads", "threads inherit the program, and trap each for its own accepted hits",
+	  threads },
+	{ "grandchildren", "the program goes from child to child", grandchildren },
+	{ "inherit_thread", "with inherit_thread threads inherit the program, processes nothing",
+	  inherit_thread },
+	{ "per_cpu", "hits of all tasks on a CPU go by the program", per_cpu },
+	{ "passed_on", "an event that another process has opened and passed on keeps its program",
+	  passed_on },
+	{ "period", "after IOC_PERIOD the program decides on just those hits that are sampled",
+	  period },
+	{ "pinned", "a pinned link keeps event and program with all descriptors closed", pinned },
+};
+
+static const bool added = [] {
+	for (const Pair &p : pairs) {
+		std::string name = std::string("life.") + p.name;
+
+		add_test({ name + ".rejected", "C1", p.says, [&p] { p.body(false); } });
+		add_test({ name + ".accepted", "C2", p.says, [&p] { p.body(true); } });
+	}
+	return true;
+}();
+
+TEST("life.close", "C6", "a closed event takes its program with it, and other events keep theirs")
+{
+	Filter filter;
+	Event other(breakpoint(hit_other));
+
+	other.must_attach(filter);
+	other.enable();
+	for (uint64_t round = 1; round <= 3; round++) {
+		Event event(breakpoint(hit));
+
+		event.must_attach(filter);
+		event.enable();
+		hit_times(HITS);
+		event.close();
+		hit_times(HITS);
+		EXPECT_EQ(filter.runs(), round * HITS, "runs of the program");
+	}
+	hit_other(0);
+	EXPECT_EQ(filter.runs(), 3 * HITS + 1, "runs of the program for the other event");
+}
+
+TEST("life.duplicate", "C6", "the program stays until the last descriptor is closed")
+{
+	Filter filter;
+	Event event(breakpoint(hit));
+	Fd duplicate(dup(event.fd()));
+
+	event.must_attach(filter);
+	event.enable();
+	event.close();
+	hit_times(HITS);
+	EXPECT_EQ(filter.runs(), HITS, "runs with the duplicate open");
+	duplicate.close();
+	hit_times(HITS);
+	EXPECT_EQ(filter.runs(), HITS, "runs with both closed");
+}
+
+TEST("life.filter_closed", "C1", "the event holds the program that nobody else does any more")
+{
+	const int sig = setsig_signal();
+	Signals signals({ sig });
+	Event event(breakpoint(hit));
+	Ring ring(event);
+
+	event.async(sig, gettid());
+	{
+		Filter filter;
+
+		event.must_attach(filter);
+	}
+	event.enable();
+	hit_times(HITS);
+	ring.drain();
+	EXPECT_EQ(event.count(), HITS, "hits counted");
+	EXPECT_EQ(ring.samples(), 0, "samples");
+	EXPECT_EQ(Signals::count(sig), 0, "signals");
+}
+
+TEST("life.exit", "C6", "the hits of a process that has exited stay counted, its link closes")
+{
+	Gate gate;
+	Filter filter;
+	Child child([&] {
+		gate.pass();
+		hit_times(HITS);
+		return 0;
+	});
+	Event event(breakpoint(hit), child.pid());
+	Fd link;
+
+	if (filter.can_link())
+		link = filter.link(event);
+	else
+		event.must_attach(filter);
+	event.enable();
+	gate.open();
+	EXPECT_EQ(child.wait(), 0, "exit of the child");
+	EXPECT_EQ(event.count(), HITS, "hits counted");
+	EXPECT_EQ(filter.runs(), HITS, "runs of the program");
+	if (!link.valid()) {
+		EXPECT_EQ(event.attach(filter), EEXIST, "errno of attaching once more, no link");
+		return;
+	}
+	link.close();
+	EXPECT_EQ(event.attach(filter), 0, "errno of attaching once more");
+	EXPECT_EQ(event.count(), HITS, "hits counted at the end");
+}
+
+/*
+ * What a task has inherited is its own: it is for the event that was opened, and for tasks yet to
+ * come, that a program is attached or detached.
+ */
+static void check_after_fork(bool detach)
+{
+	perf_event_attr attr = breakpoint(hit);
+	Filter filter;
+	Gate ready, gate;
+
+	attr.inherit = 1;
+
+	/* The second keeps the kernel from swapping the events of parent and child. */
+	Event event(attr), not_inherited(breakpoint(hit_other));
+	Fd link;
+
+	if (detach)
+		link = filter.link(event);
+	event.enable();
+
+	Child child([&] {
+		link.close(); /* its copy */
+		ready.open();
+		gate.pass();
+		hit_times(HITS);
+		return 0;
+	});
+
+	ready.pass();
+	if (detach)
+		link.close();
+	else
+		event.must_attach(filter);
+	hit_times(HITS);
+
+	uint64_t for_parent = filter.runs();
+
+	gate.open();
+	EXPECT_EQ(child.wait(), 0, "exit of the child");
+	EXPECT_EQ(for_parent, when(!detach, HITS), "runs for the parent");
+	EXPECT_EQ(filter.runs() - for_parent, when(detach, HITS), "runs for the child");
+	EXPECT_EQ(event.count(), 2 * HITS, "hits counted");
+}
+
+TEST("life.attached_late", "C2", "a program that is attached after a fork is not the child's")
+{
+	check_after_fork(false);
+}
+
+TEST("life.detached_late", "C2", "a program that is detached after a fork stays the child's")
+{
+	check_after_fork(true);
+}
+
+TEST("life.no_inherit", "C3", "threads and children have no hits without attr.inherit")
+{
+	Filter filter;
+	Event event(breakpoint(hit));
+
+	event.must_attach(filter);
+	event.enable();
+	std::thread([] { hit_times(HITS); }).join();
+
+	Child child([] {
+		hit_times(HITS);
+		return 0;
+	});
+
+	EXPECT_EQ(child.wait(), 0, "exit of the child");
+	EXPECT_EQ(event.count(), 0, "hits counted");
+	EXPECT_EQ(filter.runs(), 0, "runs of the program");
+}
+
+/* A process that hits HITS times, and then becomes another program, which echoes a byte. */
+static void check_exec(bool remove_on_exec)
+{
+	int in[2], out[2];
+
+	if (pipe(in) || pipe(out))
+		setup_failed("pipe", errno);
+
+	Fd in_there(in[0]), in_here(in[1]), out_here(out[0]), out_there(out[1]);
+	Gate gate;
+	Filter filter;
+	Child child([&] {
+		gate.pass();
+		hit_times(HITS);
+		dup2(in_there.get(), STDIN_FILENO);
+		dup2(out_there.get(), STDOUT_FILENO);
+		in_here.close();
+		execlp("cat", "cat", nullptr);
+		return 1;
+	});
+	perf_event_attr attr = breakpoint(hit);
+
+	attr.remove_on_exec = remove_on_exec;
+
+	Event event(attr, child.pid());
+	Ring ring(event); /* with none, poll(2) says POLLHUP anyway */
+	pollfd poller = { event.fd(), POLLIN, 0 };
+	char byte = 'x';
+
+	event.must_attach(filter);
+	event.enable();
+	poll(&poller, 1, 0);
+	EXPECT_EQ(poller.revents & POLLHUP, 0, "POLLHUP before exec");
+	gate.open();
+	out_there.close();
+	if (write(in_here.get(), &byte, 1) != 1 || read(out_here.get(), &byte, 1) != 1)
+		setup_failed("cat", errno);
+
+	poll(&poller, 1, 0);
+	EXPECT_EQ(poller.revents & POLLHUP, remove_on_exec ? POLLHUP : 0, "POLLHUP after exec");
+	in_here.close();
+	EXPECT_EQ(child.wait(), 0, "exit of the child");
+	EXPECT_EQ(event.count(), HITS, "hits counted");
+	EXPECT_EQ(filter.runs(), HITS, "runs of the program");
+}
+
+TEST("life.exec", "C6", "an exec ends the hits, and the event with remove_on_exec")
+{
+	check_exec(false);
+	check_exec(true);
+}
+
+/* A program that nothing keeps but what it is attached to. */
+class Leaving {
+public:
+	Leaving()
+		: filter_(std::in_place)
+	{
+		bpf_prog_info info = {};
+		uint32_t size = sizeof(info);
+
+		if (int err = bpf_obj_get_info_by_fd(filter_->prog_fd(), &info, &size))
+			setup_failed("bpf_obj_get_info_by_fd", -err);
+		id_ = info.id;
+	}
+	const Filter &filter() const
+	{
+		return *filter_;
+	}
+	void is_attached()
+	{
+		filter_.reset();
+		usleep(10'000);
+		EXPECT_EQ(is_there(), true, "the program is there as long as it is attached");
+	}
+	/* It may go by way of RCU and of a work queue. */
+	void must_be_gone() const
+	{
+		for (int tries = 0; tries < 1000 && is_there(); tries++)
+			usleep(10'000);
+		EXPECT_EQ(is_there(), false, "the program is there though it is attached nowhere");
+	}
+
+private:
+	/* To be asked for, and in the list. */
+	bool is_there() const
+	{
+		uint32_t next = id_ - 1;
+
+		return Fd(bpf_prog_get_fd_by_id(id_)).valid() ||
+		       (!bpf_prog_get_next_id(next, &next) && next == id_);
+	}
+
+	std::optional<Filter> filter_;
+	uint32_t id_;
+};
+
+static perf_event_attr inherited()
+{
+	perf_event_attr attr = breakpoint(hit);
+
+	attr.inherit = 1;
+	return attr;
+}
+
+/* What a program is attached to goes, in one way and another. */
+static void gone_with_the_event(Leaving &program)
+{
+	Event event(breakpoint(hit));
+
+	event.must_attach(program.filter());
+	program.is_attached();
+	event.close();
+	program.must_be_gone();
+}
+
+static void gone_with_the_link(Leaving &program)
+{
+	Event event(breakpoint(hit));
+	Fd link = program.filter().link(event), again(dup(link.get()));
+
+	program.is_attached();
+	link.close();
+	program.is_attached();
+	again.close();
+	program.must_be_gone();
+}
+
+/* The link has a reference to the event, too. */
+static void gone_with_both(Leaving &program)
+{
+	Event event(breakpoint(hit));
+	Fd link = program.filter().link(event);
+
+	program.is_attached();
+	event.close();
+	program.is_attached();
+	link.close();
+	program.must_be_gone();
+}
+
+/* Somebody else has event and link, and goes in a way of his own. */
+static void gone_with(Leaving &program, bool by_link, void (*leave)())
+{
+	Gate ready, gate;
+	Child child([&] {
+		Event event(breakpoint(hit));
+		Fd link;
+
+		if (by_link)
+			link = program.filter().link(event);
+		else
+			event.must_attach(program.filter());
+		program.is_attached();
+		event.enable();
+		hit_times(HITS);
+		ready.open();
+		gate.pass();
+		leave();
+		return 0;
+	});
+
+	ready.pass();
+	program.is_attached();
+	gate.open();
+	program.must_be_gone();
+}
+
+static void gone_with_exit(Leaving &program)
+{
+	gone_with(program, false, [] { _exit(0); });
+}
+
+static void gone_with_exit_of_a_link(Leaving &program)
+{
+	if (!program.filter().can_link())
+		unavailable("the kernel has no BPF links for perf events (they came with 5.15)");
+	gone_with(program, true, [] { _exit(0); });
+}
+
+static void gone_with_a_kill(Leaving &program)
+{
+	gone_with(program, false, [] { raise(SIGKILL); });
+}
+
+static void gone_with_exec(Leaving &program)
+{
+	gone_with(program, false, [] {
+		execlp("sleep", "sleep", "1000", nullptr);
+		fail("exec of sleep: %s", strerror(errno));
+	});
+}
+
+/* Children that have inherited it, and their children, all of which go before. */
+static void gone_with_children(Leaving &program)
+{
+	Event event(inherited());
+
+	event.must_attach(program.filter());
+	event.enable();
+	program.is_attached();
+	for (int i = 0; i < 10; i++) {
+		Child child([] {
+			std::thread([] { hit_times(1); }).join();
+			return Child([] { return 0; }).wait();
+		});
+
+		EXPECT_EQ(child.wait(), 0, "exit of the child");
+	}
+	event.close();
+	program.must_be_gone();
+}
+
+/* The id of the child is taken, which the kernel finds once the child has inherited the event. */
+static void gone_after_failed_forks(Leaving &program)
+{
+	const pid_t taken = getpid();
+	clone_args args = {};
+	Event event(inherited());
+
+	args.exit_signal = SIGCHLD;
+	args.set_tid = reinterpret_cast<uintptr_t>(&taken);
+	args.set_tid_size = 1;
+	event.must_attach(program.filter());
+	program.is_attached();
+	for (int i = 0; i < 10; i++) {
+		if (syscall(SYS_clone3, &args, sizeof(args)) >= 0)
+			_exit(1);
+		if (errno == EPERM)
+			unavailable("no permission to choose the id of a child");
+		EXPECT_EQ(errno, EEXIST, "errno of a fork that fails");
+	}
+	event.close();
+	program.must_be_gone();
+}
+
+/* What has inherited an event goes with it. */
+static void gone_before_children(Leaving &program)
+{
+	Gate gate;
+	Event event(inherited());
+
+	event.must_attach(program.filter());
+	program.is_attached();
+
+	Child child([&] {
+		event.close();
+		gate.pass();
+		return 0;
+	});
+
+	event.close();
+	program.must_be_gone();
+	gate.open();
+	EXPECT_EQ(child.wait(), 0, "exit of the child");
+}
+
+/* A link goes for the event that was opened; a child keeps the program as long as it lives. */
+static void gone_after_a_child(Leaving &program)
+{
+	Gate ready, gate;
+	Event event(inherited());
+	Fd link = program.filter().link(event);
+
+	program.is_attached();
+
+	Child child([&] {
+		link.close(); /* its copy */
+		ready.open();
+		gate.pass();
+		return 0;
+	});
+
+	ready.pass();
+	link.close();
+	program.is_attached();
+	gate.open();
+	EXPECT_EQ(child.wait(), 0, "exit of the child");
+	program.must_be_gone();
+}
+
+static const struct {
+	const char *name, *says;
+	void (*body)(Leaving &program);
+} gone[] = {
+	{ "event", "a program goes with its event", gone_with_the_event },
+	{ "link", "a program goes with the last descriptor of its link", gone_with_the_link },
+	{ "event_and_link", "a program goes with its link, the event closed", gone_with_both },
+	{ "exit", "a program goes with the process that has its event", gone_with_exit },
+	{ "exit_link", "a program goes with the process that has its link",
+	  gone_with_exit_of_a_link },
+	{ "kill", "a program goes with the process that is killed", gone_with_a_kill },
+	{ "exec", "a program goes with the exec that closes its event", gone_with_exec },
+	{ "children", "a program that children inherited goes with its event", gone_with_children },
+	{ "failed_forks", "a program that failed forks inherited goes with its event",
+	  gone_after_failed_forks },
+	{ "before_children", "a program goes with its event from children that live on",
+	  gone_before_children },
+	{ "after_child", "a program goes with the last child that inherited it",
+	  gone_after_a_child },
+};
+
+static const bool added_gone = [] {
+	for (auto &g : gone)
+		add_test({ std::string("life.gone.") + g.name, "C8", g.says, [&g] {
+				  Leaving program;
+
+				  g.body(program);
+			  } });
+	return true;
+}();

@@ -1,0 +1,632 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What must stay as it is: tracing programs (C5), throttling (C4), ptrace (C12); and tracing events that
+ * were stopped come back (C10).
+ */
+#include <bpf/bpf.h>
+#include <fcntl.h>
+#include <link.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+#include "lib/effects.h"
+#include "harness/test.h"
+#include "lib/perf.h"
+
+/* The number in a one-line file, or -1. */
+static long number_in(const char *path)
+{
+	char text[32] = {};
+	Fd fd(open(path, O_RDONLY | O_CLOEXEC));
+
+	if (!fd.valid() || read(fd.get(), text, sizeof(text) - 1) <= 0)
+		return -1;
+	return strtol(text, nullptr, 10);
+}
+
+/* Hits of the events below. */
+static void getppid_times(uint64_t times)
+{
+	for (uint64_t i = 0; i < times; i++)
+		syscall(SYS_getppid);
+}
+
+static perf_event_attr tracing_event(uint32_t type)
+{
+	perf_event_attr attr = {};
+
+	attr.type = type;
+	attr.size = sizeof(attr);
+	attr.sample_period = 1;
+	attr.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_ADDR;
+	attr.wakeup_events = 1;
+	attr.disabled = 1;
+	return attr;
+}
+
+static perf_event_attr tracepoint()
+{
+	static constexpr char tracefs[] = "/sys/kernel/tracing";
+	static constexpr char id_file[] =
+		"/sys/kernel/tracing/events/syscalls/sys_enter_getppid/id";
+	perf_event_attr attr = tracing_event(PERF_TYPE_TRACEPOINT);
+	long id = number_in(id_file);
+
+	/* Where nobody has mounted it, for this test alone. */
+	if (id < 0 && access("/sys/kernel/tracing/events", F_OK)) {
+		if (unshare(CLONE_NEWNS) ||
+		    mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) ||
+		    mount("tracefs", tracefs, "tracefs", 0, nullptr))
+			unavailable("no tracefs");
+		id = number_in(id_file);
+	}
+	if (id < 0)
+		unavailable("no syscall tracepoints (CONFIG_FTRACE_SYSCALLS)");
+	attr.config = id;
+	return attr;
+}
+
+static perf_event_attr kprobe()
+{
+#ifdef __x86_64__
+	static const char symbol[] = "__x64_sys_getppid";
+#else
+	static const char symbol[] = "__arm64_sys_getppid";
+#endif
+	long type = number_in("/sys/bus/event_source/devices/kprobe/type");
+
+	if (type < 0)
+		unavailable("no kprobe events (CONFIG_KPROBE_EVENTS)");
+
+	perf_event_attr attr = tracing_event(type);
+
+	attr.kprobe_func = reinterpret_cast<uintptr_t>(symbol);
+	return attr;
+}
+
+/* Where hit() is in the program's file, which is where a uprobe goes. */
+static uint64_t file_offset_of_hit()
+{
+	uint64_t offset = 0;
+
+	dl_iterate_phdr(
+		[](dl_phdr_info *info, size_t, void *offset) {
+			uint64_t addr = reinterpret_cast<uintptr_t>(hit) - info->dlpi_addr;
+
+			for (int i = 0; i < info->dlpi_phnum; i++) {
+				auto &part = info->dlpi_phdr[i];
+
+				if (part.p_type == PT_LOAD && addr - part.p_vaddr < part.p_filesz)
+					*static_cast<uint64_t *>(offset) =
+						addr - part.p_vaddr + part.p_offset;
+			}
+			return 1; /* The program is the first, and enough. */
+		},
+		&offset);
+	return offset;
+}
+
+static perf_event_attr uprobe()
+{
+	static const char path[] = "/proc/self/exe";
+	long type = number_in("/sys/bus/event_source/devices/uprobe/type");
+
+	if (type < 0)
+		unavailable("no uprobe events (CONFIG_UPROBE_EVENTS)");
+
+	perf_event_attr attr = tracing_event(type);
+
+	attr.uprobe_path = reinterpret_cast<uintptr_t>(path);
+	attr.probe_offset = file_offset_of_hit();
+	return attr;
+}
+
+static perf_event_attr uretprobe()
+{
+	perf_event_attr attr = uprobe();
+	long bit = -1;
+	Fd fd(open("/sys/bus/event_source/devices/uprobe/format/retprobe", O_RDONLY | O_CLOEXEC));
+	char text[32] = {};
+
+	if (fd.valid() && read(fd.get(), text, sizeof(text) - 1) > 0)
+		sscanf(text, "config:%ld", &bit);
+	if (bit < 0)
+		unavailable("no uretprobe events");
+	attr.config |= 1ul << bit;
+	return attr;
+}
+
+static void hit_times(uint64_t times)
+{
+	for (uint64_t i = 0; i < times; i++)
+		hit(i);
+}
+
+/*
+ * trace_call_bpf() runs the program before the event is counted, and what it returns filters the
+ * hit as a whole. If the overflow ran it again, there would be two runs a hit.
+ */
+static const struct Tracing {
+	const char *name;
+	perf_event_attr (*attr)();
+	Program program;
+	void (*hits)(uint64_t times);
+} tracings[] = {
+	{ "tracepoint", tracepoint, Program::ON_TRACEPOINT, getppid_times },
+	{ "kprobe", kprobe, Program::ON_KPROBE, getppid_times },
+	{ "uprobe", uprobe, Program::ON_KPROBE, hit_times },
+	{ "uretprobe", uretprobe, Program::ON_KPROBE, hit_times },
+};
+
+static void check_tracing(const Tracing &tracing, bool accept)
+{
+	const int sig = setsig_signal();
+	Filter filter(tracing.program);
+	Signals signals({ sig });
+	Event event(tracing.attr());
+	Ring ring(event);
+
+	event.async(sig, gettid());
+	filter.returns(accept);
+	event.must_attach(filter);
+	event.enable();
+	tracing.hits(HITS);
+	event.disable();
+	ring.drain();
+	EXPECT_EQ(filter.runs(), HITS, "runs of the program");
+	EXPECT_EQ(event.count(), accept ? HITS : 0, "hits counted");
+	EXPECT_EQ(ring.samples(), accept ? HITS : 0, "samples");
+	EXPECT_EQ(Signals::count(sig), accept ? HITS : 0, "signals");
+}
+
+static const bool added = [] {
+	for (const Tracing &t : tracings) {
+		std::string name = std::string("others.") + t.name, what = t.name;
+
+		add_test({ name + ".rejected", "C5",
+			   "a " + what + " program filters hits and runs once a hit",
+			   [&t] { check_tracing(t, false); } });
+		add_test({ name + ".accepted", "C5",
+			   "a " + what + " program that accepts runs once a hit",
+			   [&t] { check_tracing(t, true); } });
+	}
+	return true;
+}();
+
+/* A limit is no end to any of them: REFRESH gives as many again. */
+static void check_limit_revives(const Tracing &tracing)
+{
+	Event event(tracing.attr());
+
+	for (uint64_t round = 1; round <= 3; round++) {
+		event.must_refresh(LIMIT);
+		tracing.hits(HITS);
+		EXPECT_EQ(event.count(), round * LIMIT, "hits counted, limit after limit");
+	}
+}
+
+/*
+ * Linux 7 stops the whole group of an event that is throttled. A sibling in it has to come back
+ * although its task left the CPU meanwhile.
+ */
+static void check_group_throttled(perf_event_attr attr, void (*hits)(uint64_t times))
+{
+	constexpr int TRIES = 20;
+	constexpr long ENOUGH_MILLISECONDS = 5000;
+	constexpr uint64_t NEVER = 1ull << 40; /* ns */
+	perf_event_attr clock = tracing_event(PERF_TYPE_SOFTWARE);
+	SlowSampling slow;
+	uint64_t counted = 0;
+
+	clock.config = PERF_COUNT_SW_TASK_CLOCK;
+	clock.sample_period = 100000; /* ns */
+	clock.exclude_kernel = 1;
+	/* On PREEMPT_RT a wakeup preempts this task, and coming back would end the throttle. */
+	clock.wakeup_events = 0;
+	attr.disabled = 0;
+	for (int i = 0; i < TRIES; i++) {
+		Event leader(clock), sibling(attr, 0, -1, &leader);
+		Ring ring(leader);
+
+		leader.enable();
+		for (long waited = 0;; waited++) {
+			if (waited > ENOUGH_MILLISECONDS)
+				fail("the clock is not throttled");
+			spin(1);
+			ring.drain();
+			if (ring.records(PERF_RECORD_THROTTLE) >
+			    ring.records(PERF_RECORD_UNTHROTTLE))
+				break;
+		}
+		be_rescheduled();
+		leader.set_period(NEVER);
+
+		uint64_t before = sibling.count();
+
+		hits(HITS);
+		counted += sibling.count() - before;
+	}
+	EXPECT_EQ(counted, TRIES * HITS, "hits counted after the throttle");
+}
+
+TEST("events.group.throttled", "C10", "a breakpoint that was throttled with its group comes back")
+{
+	check_group_throttled(breakpoint(hit), hit_times);
+}
+
+static const bool added_stopped = [] {
+	for (const Tracing &t : tracings) {
+		std::string name = std::string("others.") + t.name, what = t.name;
+
+		add_test({ name + ".limit_revives", "C10",
+			   "a " + what + " event at its limit comes back on REFRESH",
+			   [&t] { check_limit_revives(t); } });
+		add_test({ name + ".throttled", "C10",
+			   "a " + what + " event that was throttled with its group comes back",
+			   [&t] { check_group_throttled(t.attr(), t.hits); } });
+	}
+	return true;
+}();
+
+/* A raw tracepoint has no event of its own; beside it is one on the same tracepoint. */
+TEST("others.raw_tracepoint", "C5", "a raw tracepoint program runs once a hit beside an event")
+{
+	Filter filter(Program::ON_TRACEPOINT), raw(Program::ON_RAW_TRACEPOINT);
+	Event event(tracepoint());
+	Ring ring(event);
+	Fd link(bpf_raw_tracepoint_open("sys_enter", raw.prog_fd()));
+
+	if (!link.valid())
+		unavailable("no raw tracepoint sys_enter");
+	event.must_attach(filter);
+	event.enable();
+	for (uint32_t verdict : { 0, 1 }) {
+		raw.returns(verdict);
+		getppid_times(HITS);
+	}
+	event.disable();
+	link.close();
+	ring.drain();
+	EXPECT_EQ(raw.runs(), 2 * HITS, "runs of the raw tracepoint's program");
+	EXPECT_EQ(filter.runs(), 2 * HITS, "runs of the event's program, which rejects");
+	EXPECT_EQ(ring.samples(), 0, "samples");
+}
+
+TEST("others.uprobe_on_breakpoint", "C5", "a uprobe and a breakpoint on one call each decide")
+{
+	for (bool breakpoint_accepts : { false, true }) {
+		Filter on_uprobe(Program::ON_KPROBE), on_breakpoint;
+		Event probe(uprobe()), point(breakpoint(hit));
+		Ring probe_ring(probe), point_ring(point);
+
+		on_uprobe.returns(!breakpoint_accepts);
+		on_breakpoint.returns(breakpoint_accepts);
+		probe.must_attach(on_uprobe);
+		point.must_attach(on_breakpoint);
+		probe.enable();
+		point.enable();
+		hit_times(HITS);
+		probe.disable();
+		point.disable();
+		probe_ring.drain();
+		point_ring.drain();
+		EXPECT_EQ(on_uprobe.runs(), HITS, "runs for the uprobe");
+		EXPECT_EQ(on_breakpoint.runs(), HITS, "runs for the breakpoint");
+		EXPECT_EQ(point.count(), HITS, "hits of the breakpoint");
+		EXPECT_EQ(probe_ring.samples(), breakpoint_accepts ? 0 : HITS, "of the uprobe");
+		EXPECT_EQ(point_ring.samples(), breakpoint_accepts ? HITS : 0, "of the breakpoint");
+	}
+}
+
+TEST("others.wrong_type", "C5", "tracing events take no program for overflows, nor each other's")
+{
+	const struct {
+		perf_event_attr (*attr)();
+		Program wrong;
+	} cases[] = {
+		{ tracepoint, Program::ON_OVERFLOW },
+		{ tracepoint, Program::ON_KPROBE },
+		{ uprobe, Program::ON_OVERFLOW },
+		{ uprobe, Program::ON_TRACEPOINT },
+	};
+
+	for (auto &c : cases) {
+		Filter filter(c.wrong);
+		Event event(c.attr());
+
+		EXPECT_EQ(event.attach(filter), EINVAL, "errno of attaching");
+	}
+}
+
+TEST("others.tracepoint_child_exit", "C5", "an exiting child takes no program from its parent")
+{
+	/*
+	 * One child might not tell: when parent and child follow each other on a CPU the kernel may
+	 * swap their event contexts, and then the child exits with the event that is not a copy.
+	 */
+	constexpr uint64_t CHILDREN = 10;
+	perf_event_attr attr = tracepoint();
+	Filter filter(Program::ON_TRACEPOINT);
+
+	attr.inherit = 1;
+
+	Event event(attr);
+
+	filter.returns(1);
+	event.must_attach(filter);
+	event.enable();
+	getppid_times(HITS);
+	EXPECT_EQ(filter.runs(), HITS, "runs before the first fork");
+	for (uint64_t i = 0; i < CHILDREN; i++) {
+		EXPECT_EQ(Child([] { return 0; }).wait(), 0, "exit of the child");
+		getppid_times(HITS);
+	}
+	EXPECT_EQ(filter.runs(), (1 + CHILDREN) * HITS, "runs before and after each child");
+}
+
+TEST("others.tracepoint_detach", "C5",
+     "a tracepoint's program goes with its link, and no hit is lost on the way")
+{
+	constexpr uint64_t BATCHES = 200;
+	uint64_t lost = 0;
+	Filter filter(Program::ON_TRACEPOINT);
+	Event event(tracepoint());
+	Ring ring(event);
+	Fd link = filter.link(event);
+
+	event.enable();
+	getppid_times(HITS);
+	EXPECT_EQ(filter.runs(), HITS, "runs before the link is closed");
+	EXPECT_EQ(event.count(), 0, "hits counted, all rejected");
+	link.close();
+	getppid_times(HITS);
+	EXPECT_EQ(filter.runs(), HITS, "runs, the link closed");
+	EXPECT_EQ(event.count(), HITS, "hits counted, the link closed");
+
+	filter.returns(1);
+	ring.drain();
+
+	std::atomic<bool> stop = false;
+	std::thread detaching([&] {
+		while (!stop)
+			filter.link(event).close();
+	});
+
+	for (uint64_t i = 0; i < BATCHES; i++) {
+		ring.forget();
+		getppid_times(HITS);
+		ring.drain();
+		lost += HITS - ring.samples();
+	}
+	stop = true;
+	detaching.join();
+	EXPECT_EQ(lost, 0, "hits lost");
+	EXPECT_EQ(event.count(), (1 + BATCHES) * HITS, "hits counted");
+}
+
+TEST("others.no_throttle", "C4", "a lone breakpoint is not throttled, however often it is hit")
+{
+	constexpr uint64_t MANY = 20000;
+	Filter filter;
+	Event event(breakpoint(hit));
+	Ring ring(event);
+
+	event.must_attach(filter);
+	event.enable();
+	for (uint64_t i = 0; i < MANY; i++)
+		hit(i);
+	ring.drain();
+	EXPECT_EQ(event.count(), MANY, "hits counted");
+	EXPECT_EQ(filter.runs(), MANY, "runs of the program");
+	EXPECT_EQ(ring.records(PERF_RECORD_THROTTLE), 0, "throttle records");
+	EXPECT_EQ(ring.records(PERF_RECORD_UNTHROTTLE), 0, "unthrottle records");
+	EXPECT_EQ(ring.samples(), 0, "samples");
+}
+
+#ifdef __x86_64__
+static unsigned long debug_register(int n)
+{
+	return offsetof(struct user, u_debugreg) + n * sizeof(long);
+}
+
+/* A tracee that has stopped before its hits. */
+static Child stopped_tracee(int (*body)())
+{
+	return Child([=] {
+		ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
+		raise(SIGSTOP);
+		return body();
+	});
+}
+
+static void await_stop(Child &tracee)
+{
+	int status = tracee.wait();
+
+	if (!WIFSTOPPED(status) || WSTOPSIG(status) != SIGSTOP)
+		fail("the tracee did not stop: wait status %#x", status);
+}
+
+/* ptrace's own breakpoint, in the way that gdb's hardware breakpoints and watchpoints are. */
+static void set_debug_register(pid_t pid, const volatile void *addr, unsigned long dr7)
+{
+	if (ptrace(PTRACE_POKEUSER, pid, debug_register(0), addr) ||
+	    ptrace(PTRACE_POKEUSER, pid, debug_register(7), dr7))
+		setup_failed("PTRACE_POKEUSER u_debugreg", errno);
+}
+
+static volatile uint64_t watched, beside;
+
+static int hit_both()
+{
+	for (uint64_t i = 0; i < HITS; i++) {
+		hit(i);
+		hit_other(i);
+	}
+	return 0;
+}
+
+static int hit_and_write()
+{
+	for (uint64_t i = 0; i < HITS; i++) {
+		hit(i);
+		watched = i;
+		beside = i; /* for QEMU's TCG, see breakpoints.cc */
+	}
+	return 0;
+}
+
+static constexpr unsigned long DR7_EXECUTE = 0x1, DR7_WRITE_8 = 0x90001, DR6_TRAP_0 = 1;
+
+/* ptrace stops its tracee at its own breakpoint, and at no hit that the program rejects. */
+static const struct Ptraced {
+	const char *name, *says;
+	int (*body)();
+	const volatile void *addr;
+	unsigned long dr7;
+} ptraced[] = {
+	{ "ptrace", "ptrace's breakpoint stops its tracee beside a filtered one", hit_both,
+	  reinterpret_cast<const void *>(hit_other), DR7_EXECUTE },
+	{ "ptrace_same", "ptrace's breakpoint stops its tracee where a filtered one is too",
+	  hit_both, reinterpret_cast<const void *>(hit), DR7_EXECUTE },
+	{ "ptrace_watch", "ptrace's watchpoint stops its tracee beside a filtered breakpoint",
+	  hit_and_write, &watched, DR7_WRITE_8 },
+};
+
+static void check_ptraced(const Ptraced &p)
+{
+	Filter filter;
+	Child tracee = stopped_tracee(p.body);
+
+	await_stop(tracee);
+	set_debug_register(tracee.pid(), p.addr, p.dr7);
+
+	Event event(breakpoint(hit), tracee.pid());
+	Ring ring(event);
+	uint64_t stops = 0;
+	int status;
+
+	event.must_attach(filter);
+	event.enable();
+	for (;;) {
+		ptrace(PTRACE_CONT, tracee.pid(), nullptr, nullptr);
+		status = tracee.wait();
+		if (!WIFSTOPPED(status))
+			break;
+		stops += WSTOPSIG(status) == SIGTRAP &&
+			 ptrace(PTRACE_PEEKUSER, tracee.pid(), debug_register(6), nullptr) &
+				 DR6_TRAP_0;
+	}
+	ring.drain();
+	EXPECT_EQ(status, 0, "exit of the tracee");
+	EXPECT_EQ(stops, HITS, "stops at ptrace's breakpoint");
+	EXPECT_EQ(event.count(), HITS, "hits of the filtered breakpoint");
+	EXPECT_EQ(filter.runs(), HITS, "runs of the program");
+	EXPECT_EQ(ring.samples(), 0, "samples");
+}
+
+static void check_gdb()
+{
+	static volatile uint64_t go;
+	Filter filter;
+	Child victim([] {
+		while (!go)
+			usleep(1000);
+		for (uint64_t i = 1; i <= HITS; i++) {
+			hit(i);
+			watched = i; /* a change each time: gdb leaves out the others */
+			beside = i;
+		}
+		return 0;
+	});
+	Event event(breakpoint(hit), victim.pid());
+	std::string said;
+	char line[256];
+
+	if (system("command -v gdb >/dev/null"))
+		unavailable("no gdb");
+	event.must_attach(filter);
+	event.enable();
+	snprintf(line, sizeof(line),
+		 "gdb -nx -batch -p %d -ex 'watch *(long *)%p' -ex 'ignore 1 1000' "
+		 "-ex 'set *(long *)%p = 1' -ex continue -ex 'info breakpoints' 2>&1",
+		 victim.pid(), const_cast<uint64_t *>(&watched), const_cast<uint64_t *>(&go));
+
+	FILE *gdb = popen(line, "r");
+
+	if (!gdb)
+		setup_failed("popen gdb", errno);
+	while (fgets(line, sizeof(line), gdb))
+		said += line;
+	pclose(gdb);
+
+	std::string hits = "already hit " + std::to_string(HITS) + " times";
+
+	EXPECT_EQ(said.find("hw watchpoint") != said.npos, true, "gdb has a hardware watchpoint");
+	EXPECT_EQ(said.find(hits) != said.npos, true, "gdb saw every change");
+	EXPECT_EQ(event.count(), HITS, "hits of the filtered breakpoint");
+	EXPECT_EQ(filter.runs(), HITS, "runs of the program");
+}
+
+static const bool added_debuggers = [] {
+	/* gdb alone may take 40 s to start: KASAN, and all that it reads comes over 9p. */
+	add_test({ "others.gdb", "C12",
+		   "gdb's watchpoint sees every change beside a filtered breakpoint", check_gdb,
+		   120 });
+	for (const Ptraced &p : ptraced)
+		add_test({ std::string("others.") + p.name, "C12", p.says,
+			   [&p] { check_ptraced(p); } });
+	return true;
+}();
+
+/* Single-steps to the end. Where each step has stopped; the program has run @runs times. */
+static std::vector<uint64_t> steps(bool attached, uint64_t *runs)
+{
+	std::vector<uint64_t> stops;
+	Filter filter;
+	Child tracee = stopped_tracee(hit_both);
+
+	await_stop(tracee);
+
+	Event event(breakpoint(hit), tracee.pid());
+
+	if (attached)
+		event.must_attach(filter);
+	event.enable();
+	for (;;) {
+		user_regs_struct regs;
+
+		ptrace(PTRACE_SINGLESTEP, tracee.pid(), nullptr, nullptr);
+		if (!WIFSTOPPED(tracee.wait()))
+			break;
+		ptrace(PTRACE_GETREGS, tracee.pid(), nullptr, &regs);
+		stops.push_back(regs.rip);
+	}
+	*runs = filter.runs();
+	EXPECT_EQ(event.count(), HITS, "hits counted");
+	return stops;
+}
+
+TEST("others.singlestep", "C12", "single steps go over a filtered breakpoint as over a bare one")
+{
+	uint64_t no_runs, runs;
+	std::vector<uint64_t> bare = steps(false, &no_runs), filtered = steps(true, &runs);
+
+	EXPECT_EQ(filtered.size(), bare.size(), "steps to the end");
+	EXPECT_EQ(filtered == bare, true, "the same steps");
+	EXPECT_EQ(std::count(bare.begin(), bare.end(), reinterpret_cast<uintptr_t>(hit)), HITS,
+		  "steps that stop at the breakpoint");
+	EXPECT_EQ(runs, HITS, "runs of the program");
+}
+#endif

@@ -1,0 +1,531 @@
+// SPDX-License-Identifier: GPL-2.0
+/* What a program can see and do while it decides: C1, C2, C7, C8. */
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <ctime>
+
+#include "lib/effects.h"
+#include "harness/test.h"
+#include "lib/perf.h"
+
+static volatile uint64_t watched;
+
+static perf_event_attr watchpoint()
+{
+	return breakpoint(Access::WRITE, &watched, sizeof(watched));
+}
+
+static uint64_t address_of(const volatile void *p)
+{
+	return reinterpret_cast<uintptr_t>(p);
+}
+
+static uint64_t address_of(void (*function)(uint64_t))
+{
+	return reinterpret_cast<uintptr_t>(function);
+}
+
+TEST("programs.context.x", "C1", "the context of a call has its registers, address and period")
+{
+	Filter filter(Program::LOOKS);
+	Event event(breakpoint(hit));
+
+	event.must_attach(filter);
+	event.enable();
+	for (uint64_t i = 1; i <= HITS; i++) {
+		hit(i);
+
+		filter_look look = filter.look();
+
+		EXPECT_EQ(look.ip, address_of(hit), "regs: instruction pointer");
+		EXPECT_EQ(look.argument, i, "regs: first argument");
+		EXPECT_EQ(look.addr, address_of(hit), "addr");
+		EXPECT_EQ(look.period, 1, "sample_period");
+		EXPECT_EQ(look.count, i, "what the event has counted");
+	}
+}
+
+TEST("programs.context.w8", "C1", "the context of a write has its address and period")
+{
+	Filter filter(Program::LOOKS);
+	Event event(watchpoint());
+
+	event.must_attach(filter);
+	event.enable();
+	for (uint64_t i = 1; i <= HITS; i++) {
+		watched = i;
+
+		filter_look look = filter.look();
+
+		EXPECT_EQ(look.addr, address_of(&watched), "addr");
+		EXPECT_EQ(look.period, 1, "sample_period");
+		EXPECT_EQ(look.count, i, "what the event has counted");
+	}
+}
+
+TEST("programs.context.period", "C1", "sample_period is the number of hits for one run")
+{
+	constexpr uint64_t PERIOD = 4;
+	perf_event_attr attr = breakpoint(hit);
+	Filter filter(Program::LOOKS);
+
+	attr.sample_period = PERIOD;
+
+	Event event(attr);
+
+	event.must_attach(filter);
+	event.enable();
+	for (uint64_t i = 1; i <= HITS; i++) {
+		hit(i);
+		EXPECT_EQ(filter.runs(), i / PERIOD, "runs of the program");
+		EXPECT_EQ(filter.look().argument, i / PERIOD * PERIOD, "argument it saw last");
+	}
+	EXPECT_EQ(filter.look().period, PERIOD, "sample_period");
+}
+
+TEST("programs.value", "C1", "a watchpoint delivers the writes of the wanted value alone")
+{
+	constexpr uint64_t WANTED = 3, KINDS = 4;
+	const int sig = setsig_signal();
+	Filter filter;
+	Signals signals({ sig });
+	Event event(watchpoint());
+	Ring ring(event);
+	uint64_t wrong = 0;
+
+	event.async(sig, gettid());
+	filter.returns_if(1, FILTER_VALUE, WANTED);
+	event.must_attach(filter);
+	event.enable();
+	for (uint64_t i = 0; i < HITS; i++) {
+		uint64_t before = Signals::count(sig);
+
+		watched = i % KINDS;
+		wrong += Signals::count(sig) - before != (i % KINDS == WANTED);
+	}
+	ring.drain();
+	EXPECT_EQ(event.count(), HITS, "hits counted");
+	EXPECT_EQ(filter.runs(), HITS, "runs of the program");
+	EXPECT_EQ(ring.samples(), HITS / KINDS, "samples");
+	EXPECT_EQ(wrong, 0, "writes with a signal too many or too few");
+}
+
+TEST("programs.value.read", "C1", "a program may read the word whose reads it watches")
+{
+	perf_event_attr attr = breakpoint(Access::READ_WRITE, &watched, sizeof(watched));
+	Filter filter;
+	Event event(attr);
+	Ring ring(event);
+
+	/* Its own read hits too, in kernel mode, which the event excludes. */
+	filter.returns_if(1, FILTER_VALUE, 1);
+	event.must_attach(filter);
+	event.enable();
+	for (uint64_t i = 0; i < HITS; i++) {
+		watched = i % 2;
+		(void)watched;
+	}
+	ring.drain();
+	EXPECT_EQ(event.count(), 2 * HITS, "hits counted");
+	EXPECT_EQ(filter.runs(), 2 * HITS, "runs of the program");
+	EXPECT_EQ(ring.samples(), HITS, "samples");
+}
+
+/* Whatever else they do, each has the last word on the hit. */
+static const struct {
+	const char *name, *what;
+	Program id;
+	uint64_t sample_type; /* beside IP and ADDR */
+	uint64_t usr1; /* SIGUSR1 for HITS hits */
+} programs[] = {
+	{ "looks", "reads its event", Program::LOOKS, 0, 0 },
+	{ "cookie", "reads its cookie", Program::READS_COOKIE, 0, 0 },
+	{ "stack", "walks the stack", Program::GETS_STACK, 0, 0 },
+	{ "stack_callchain", "uses the sample's callchain", Program::GETS_STACK,
+	  PERF_SAMPLE_CALLCHAIN, 0 },
+	{ "ringbuf", "writes to a ring of its own", Program::FILLS_RINGBUF, 0, 0 },
+	{ "tail_call", "calls another one", Program::TAIL_CALLS, 0, 0 },
+	{ "signal", "sends a signal itself", Program::SENDS_SIGNAL, 0, HITS },
+};
+
+static void check_verdict(decltype(*programs) &program, bool accept)
+{
+	const int sig = setsig_signal();
+	perf_event_attr attr = breakpoint(hit);
+	Filter filter(program.id);
+	Signals signals({ sig, SIGUSR1 });
+
+	attr.sample_type |= program.sample_type;
+
+	Event event(attr);
+	Ring ring(event);
+	uint64_t polls = 0;
+
+	event.async(sig, gettid());
+	filter.returns(accept);
+	event.must_attach(filter);
+	event.enable();
+	for (uint64_t i = 0; i < HITS; i++) {
+		hit(i);
+		polls += ring.poll_ready();
+	}
+	ring.drain();
+	EXPECT_EQ(event.count(), HITS, "hits counted");
+	EXPECT_EQ(filter.runs(), HITS, "runs of the program");
+	EXPECT_EQ(ring.samples(), accept ? HITS : 0, "samples");
+	EXPECT_EQ(polls, accept ? HITS : 0, "times that poll was ready");
+	EXPECT_EQ(Signals::count(sig), accept ? HITS : 0, "signals of the event");
+	EXPECT_EQ(Signals::count(SIGUSR1), program.usr1, "signals of the program");
+}
+
+static const bool added = [] {
+	for (auto &p : programs) {
+		std::string name = std::string("programs.does_") + p.name, what = p.what;
+
+		add_test({ name + ".rejected", "C1", "a program that " + what + " rejects its hit",
+			   [&p] { check_verdict(p, false); } });
+		add_test({ name + ".accepted", "C2", "a program that " + what + " accepts its hit",
+			   [&p] { check_verdict(p, true); } });
+	}
+	return true;
+}();
+
+/* A precise event on which bpf_get_stack() has all that it wants. */
+static perf_event_attr with_callchain(uint32_t precise)
+{
+	perf_event_attr attr = breakpoint(hit);
+
+	attr.precise_ip = precise;
+	attr.sample_type |= PERF_SAMPLE_CALLCHAIN;
+	return attr;
+}
+
+/*
+ * bpf_get_stack() takes the callchain of the sample where there is one. 5.10 does so for PMU events
+ * alone; for a breakpoint it starts from the registers, which it may not if that is to be precise.
+ * Each of the two tests below learns from what the other one states which kernel this is.
+ */
+TEST("programs.stack", "C1", "the stack of a rejected hit begins where it hit")
+{
+	Event precise(with_callchain(1));
+	bool takes_callchain = precise.attach(Filter(Program::GETS_STACK)) != EPROTO;
+	/* The callchain of a sample says first of what kind the frames are that follow. */
+	const struct {
+		uint64_t sample_type;
+		size_t first;
+	} cases[] = { { 0, 0 }, { PERF_SAMPLE_CALLCHAIN, takes_callchain } };
+
+	for (auto &c : cases) {
+		perf_event_attr attr = breakpoint(hit);
+		Filter filter(Program::GETS_STACK);
+
+		attr.sample_type |= c.sample_type;
+
+		Event event(attr);
+
+		event.must_attach(filter);
+		event.enable();
+		hit(0);
+
+		filter_look look = filter.look();
+
+		EXPECT_EQ(look.stack_bytes > 0, true, "bpf_get_stack() gave a stack");
+		EXPECT_EQ(look.stack[c.first], address_of(hit), "innermost frame");
+		if (c.first)
+			EXPECT_EQ(look.stack[0], uint64_t(PERF_CONTEXT_USER), "kind of frames");
+	}
+}
+
+/*
+ * The sample of a hit, which since 6.3 is filled in before the program runs. A series may leave that
+ * out for a program that cannot see it; here is who can.
+ */
+static perf_event_attr with_sample()
+{
+	if (kernel_before(6, 3))
+		unavailable("the kernel fills in the sample after the program has run (before 6.3)");
+
+	perf_event_attr attr = breakpoint(hit);
+
+	attr.sample_type |= PERF_SAMPLE_IP | PERF_SAMPLE_TID;
+	return attr;
+}
+
+static void expect_sample(const Filter &filter, const perf_event_attr &attr)
+{
+	EXPECT_EQ(filter.look().sample_flags & attr.sample_type, attr.sample_type,
+		  "parts of the sample that are filled in, as bits of PERF_SAMPLE_*");
+}
+
+TEST("programs.sample.read", "C1", "a program that reads kernel memory finds the sample there")
+{
+	const perf_event_attr attr = with_sample();
+	Filter filter(Program::READS_SAMPLE);
+	Event event(attr);
+
+	event.must_attach(filter);
+	event.enable();
+	hit(0);
+	expect_sample(filter, attr);
+}
+
+TEST("programs.sample.tail_call", "C1", "so does one that another one calls")
+{
+	const perf_event_attr attr = with_sample();
+	Filter caller(Program::TAIL_CALLS), filter(Program::READS_SAMPLE);
+	Event event(attr);
+
+	caller.tail_calls(filter);
+	event.must_attach(caller);
+	event.enable();
+	hit(0);
+	expect_sample(filter, attr);
+}
+
+TEST("programs.sample.replace", "C1", "so does one that takes the place of a function of another")
+{
+	const perf_event_attr attr = with_sample();
+	Filter replaced(Program::CALLS_REPLACEABLE), filter(Program::REPLACES, &replaced);
+	Event event(attr);
+
+	event.must_attach(replaced);
+	event.enable();
+	hit(0);
+	EXPECT_EQ(filter.runs(), 0, "runs before it takes the place");
+
+	Fd link = filter.replace();
+
+	hit(0);
+	EXPECT_EQ(filter.runs(), 1, "runs");
+	expect_sample(filter, attr);
+}
+
+TEST("programs.ringbuf", "C1", "rejected hits leave in the program's ring what it put there")
+{
+	Filter filter(Program::FILLS_RINGBUF);
+	Event event(breakpoint(hit));
+
+	event.must_attach(filter);
+	event.enable();
+	for (uint64_t i = 0; i < HITS; i++)
+		hit(i * i);
+
+	std::vector<uint64_t> values = filter.take();
+
+	EXPECT_EQ(values.size(), HITS, "values");
+	for (uint64_t i = 0; i < values.size(); i++)
+		EXPECT_EQ(values[i], i * i, "value");
+}
+
+TEST("programs.tail_call", "C1", "the verdict of a tail call's target is the verdict")
+{
+	constexpr uint64_t WANTED = 7;
+	Filter filter(Program::TAIL_CALLS);
+	Event event(breakpoint(hit));
+	Ring ring(event);
+
+	filter.returns_if(1, FILTER_ARGUMENT, WANTED);
+	event.must_attach(filter);
+	event.enable();
+	for (uint64_t i = 0; i < HITS; i++)
+		hit(i);
+	ring.drain();
+	EXPECT_EQ(filter.runs(), HITS, "runs of the target");
+	EXPECT_EQ(ring.samples(), 1, "samples");
+}
+
+TEST("programs.returns", "C2", "all that is not 0 accepts, however large or negative")
+{
+	const int sig = setsig_signal();
+
+	for (uint32_t verdict :
+	     { 1u, 2u, 0x100u, 0x10000u, uint32_t(INT_MAX), uint32_t(INT_MIN), uint32_t(-1) }) {
+		Filter filter;
+		Signals signals({ sig });
+		Event event(breakpoint(hit));
+		Ring ring(event);
+
+		event.async(sig, gettid());
+		filter.returns(verdict);
+		event.must_attach(filter);
+		event.must_refresh(LIMIT);
+		for (uint64_t i = 0; i < HITS; i++)
+			hit(i);
+		ring.drain();
+		EXPECT_EQ(event.count(), LIMIT, "hits counted until the limit");
+		EXPECT_EQ(ring.samples(), LIMIT, "samples");
+		EXPECT_EQ(Signals::count(sig), LIMIT, "signals");
+	}
+}
+
+TEST("programs.changes_its_mind", "C1", "each hit goes by the verdict of its own run")
+{
+	const int sig = setsig_signal();
+	Filter filter;
+	Signals signals({ sig });
+	Event event(breakpoint(hit));
+	uint64_t wrong = 0;
+
+	event.async(sig, gettid());
+	event.must_attach(filter);
+	event.enable();
+	for (uint64_t i = 0; i < HITS; i++) {
+		uint64_t before = Signals::count(sig);
+
+		filter.returns(i % 2);
+		hit(i);
+		wrong += Signals::count(sig) - before != i % 2;
+	}
+	EXPECT_EQ(wrong, 0, "calls with a signal too many or too few");
+}
+
+TEST("programs.counting", "C3", "on an event that never overflows a program never runs")
+{
+	perf_event_attr attr = breakpoint(hit);
+	Filter filter;
+
+	attr.sample_period = 0;
+
+	Event event(attr);
+
+	event.must_attach(filter);
+	event.enable();
+	for (uint64_t i = 0; i < HITS; i++)
+		hit(i);
+	EXPECT_EQ(event.count(), HITS, "hits counted");
+	EXPECT_EQ(filter.runs(), 0, "runs of the program");
+}
+
+TEST("programs.cookie", "C7", "one program tells events apart by the cookies of their links")
+{
+	constexpr uint64_t COOKIE = 0x1122334455667788, OTHER = ~COOKIE;
+	Filter filter(Program::READS_COOKIE);
+	Event event(breakpoint(hit)), other(breakpoint(hit_other));
+	int err;
+	Fd link = filter.link(event, &err, COOKIE), other_link = filter.link(other, &err, OTHER);
+
+	event.enable();
+	other.enable();
+	for (uint64_t i = 0; i < HITS; i++) {
+		hit(i);
+		EXPECT_EQ(filter.look().cookie, COOKIE, "cookie of the one");
+		hit_other(i);
+		EXPECT_EQ(filter.look().cookie, OTHER, "cookie of the other");
+	}
+}
+
+TEST("programs.cookie.replaced", "C7", "a new attachment has its own cookie, or none")
+{
+	Filter filter(Program::READS_COOKIE);
+	Event event(breakpoint(hit));
+	int err;
+
+	event.enable();
+	for (uint64_t cookie = 1; cookie <= 3; cookie++) {
+		Fd link = filter.link(event, &err, cookie);
+
+		hit(0);
+		EXPECT_EQ(filter.look().cookie, cookie, "cookie of the link");
+	}
+	event.must_attach(filter);
+	hit(0);
+	EXPECT_EQ(filter.look().cookie, 0, "cookie of the ioctl");
+	EXPECT_EQ(filter.runs(), 4, "runs of the program");
+}
+
+static double seconds_to_attach(const Filter &filter, const Event &event, uint64_t cookie)
+{
+	timespec begin, end;
+	int err;
+
+	clock_gettime(CLOCK_MONOTONIC, &begin);
+	filter.link(event, &err, cookie).close();
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	if (err)
+		setup_failed("bpf_link_create", err);
+	return end.tv_sec - begin.tv_sec + (end.tv_nsec - begin.tv_nsec) / 1e9;
+}
+
+/* By turns and by their medians, so that a busy machine does the same to both. */
+TEST("programs.cookie.no_wait", "C7", "nobody has to wait for the cookie of an attachment to go")
+{
+	constexpr int TIMES = 101, MORE = 5;
+	Filter filter(Program::READS_COOKIE);
+	Event event(breakpoint(hit));
+	double same[TIMES], another[TIMES];
+
+	for (int i = 0; i < TIMES; i++) {
+		another[i] = seconds_to_attach(filter, event, i + 1);
+		same[i] = seconds_to_attach(filter, event, i + 1);
+	}
+	for (double *all : { same, another })
+		std::nth_element(all, all + TIMES / 2, all + TIMES);
+	note("%.0f us with the same cookie, %.0f us with another", same[TIMES / 2] * 1e6,
+	     another[TIMES / 2] * 1e6);
+	EXPECT_EQ(another[TIMES / 2] < MORE * same[TIMES / 2], true,
+		  "attaching with another cookie is as fast");
+}
+
+/* precise_ip promises an exact instruction pointer, and the stack has to come from there too. */
+TEST("programs.precise_ip", "C8", "get_stack on a precise event wants the whole callchain")
+{
+	Filter looks(Program::GETS_STACK);
+	Event not_precise(with_callchain(0));
+
+	not_precise.must_attach(looks);
+	not_precise.enable();
+	hit(0);
+	not_precise.close();
+
+	bool takes_callchain = looks.look().stack[0] == uint64_t(PERF_CONTEXT_USER);
+	const struct {
+		Program program;
+		uint64_t sample_type;
+		bool no_kernel_part;
+		int err;
+	} cases[] = {
+		{ Program::ON_OVERFLOW, 0, false, 0 },
+		{ Program::GETS_STACK, 0, false, EPROTO },
+		{ Program::GETS_STACK, PERF_SAMPLE_CALLCHAIN, true, EPROTO },
+		{ Program::GETS_STACK, PERF_SAMPLE_CALLCHAIN, false, takes_callchain ? 0 : EPROTO },
+	};
+
+	for (uint32_t precise : { 1, 2, 3 }) {
+		for (auto &c : cases) {
+			perf_event_attr attr = breakpoint(hit);
+			Filter filter(c.program);
+
+			attr.precise_ip = precise;
+			attr.sample_type |= c.sample_type;
+			attr.exclude_callchain_kernel = c.no_kernel_part;
+
+			Event event(attr);
+
+			EXPECT_EQ(event.attach(filter), c.err, "errno of attaching");
+			event.enable();
+			for (uint64_t i = 0; i < HITS; i++)
+				hit(i);
+			EXPECT_EQ(event.count(), HITS, "hits counted");
+			EXPECT_EQ(filter.runs(), c.err ? 0 : HITS, "runs of the program");
+		}
+	}
+}
+
+TEST("programs.shared", "C1", "one program on many events runs for each of them")
+{
+	constexpr int EVENTS = 3; /* of the four debug registers */
+	Filter filter;
+	std::vector<Event> events;
+
+	for (int i = 0; i < EVENTS; i++) {
+		events.emplace_back(breakpoint(hit));
+		events.back().must_attach(filter);
+		events.back().enable();
+	}
+	for (uint64_t i = 0; i < HITS; i++)
+		hit(i);
+	for (Event &event : events)
+		EXPECT_EQ(event.count(), HITS, "hits counted by each");
+	EXPECT_EQ(filter.runs(), EVENTS * HITS, "runs of the program");
+}

@@ -1,0 +1,700 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Hits that meet an attach, a detach, a fork or a bpf(2) of somebody else: C6, C7, C8. */
+#include <bpf/bpf.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include <atomic>
+#include <cerrno>
+#include <ctime>
+#include <iterator>
+#include <optional>
+#include <thread>
+
+#include "lib/effects.h"
+#include "harness/test.h"
+#include "lib/perf.h"
+
+static void hit_times(uint64_t times)
+{
+	for (uint64_t i = 0; i < times; i++)
+		hit(i);
+}
+
+static double seconds_now()
+{
+	timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec + now.tv_nsec / 1e9;
+}
+
+/* So many hits, or as many as fit into a time that leaves the other tests some. */
+class Bound {
+public:
+	Bound(uint64_t most, int seconds)
+		: most_(most)
+		, end_(seconds_now() + seconds)
+	{
+	}
+	bool reached(uint64_t done) const
+	{
+		return done >= most_ || seconds_now() > end_;
+	}
+
+private:
+	uint64_t most_;
+	double end_;
+};
+
+/* Does @round over and over, in a thread of its own on @cpu, until it is destroyed. */
+class Meanwhile {
+public:
+	template <typename Round>
+	Meanwhile(int cpu, Round round)
+		: thread_([this, cpu, round] {
+			run_on(cpu);
+			while (!stop_.load(std::memory_order_relaxed)) {
+				round(rounds_.load(std::memory_order_relaxed));
+				rounds_.fetch_add(1, std::memory_order_relaxed);
+			}
+		})
+	{
+		while (!rounds())
+			sched_yield();
+	}
+	~Meanwhile()
+	{
+		stop_ = true;
+		thread_.join();
+	}
+	uint64_t rounds() const
+	{
+		return rounds_.load(std::memory_order_relaxed);
+	}
+
+private:
+	std::atomic<bool> stop_ = false;
+	std::atomic<uint64_t> rounds_ = 0;
+	std::thread thread_;
+};
+
+/* On @cpu, as many as a clock gives: each makes what it interrupts take longer. */
+class Interrupts {
+public:
+	explicit Interrupts(int cpu)
+		: clock_(every_20_us(), -1, cpu)
+	{
+		clock_.enable();
+	}
+
+private:
+	static perf_event_attr every_20_us()
+	{
+		perf_event_attr attr = {};
+
+		attr.type = PERF_TYPE_SOFTWARE;
+		attr.size = sizeof(attr);
+		attr.config = PERF_COUNT_SW_CPU_CLOCK;
+		attr.sample_period = 20'000;
+		attr.disabled = 1;
+		return attr;
+	}
+
+	Event clock_;
+};
+
+/* One for the hits, one for what they race with. */
+struct Cpus {
+	int here, there;
+};
+
+static Cpus two_cpus()
+{
+	std::vector<int> cpus = usable_cpus();
+
+	if (cpus.size() < 2)
+		skip("needs two CPUs: on one, nothing races");
+	run_on(cpus[0]);
+	return { cpus[0], cpus[1] };
+}
+
+/* Filter::link() without the questions that it asks first. */
+static Fd link_at_once(int prog_fd, const Event &event, uint64_t cookie = 0)
+{
+	LIBBPF_OPTS(bpf_link_create_opts, opts, .perf_event = { .bpf_cookie = cookie });
+	int fd = bpf_link_create(prog_fd, event.fd(), BPF_PERF_EVENT, &opts);
+
+	if (fd < 0)
+		setup_failed("bpf_link_create", -fd);
+	return Fd(fd);
+}
+
+static Fd link_at_once(const Filter &filter, const Event &event, uint64_t cookie = 0)
+{
+	return link_at_once(filter.prog_fd(), event, cookie);
+}
+
+/* @batch(n) hits n times, and returns how many of the n were not delivered as they should be. */
+template <typename Batch> static void race_detach(const Event &event, int there, Batch batch)
+{
+	constexpr uint64_t RACES = 4'000'000, BATCH = 1000;
+	/* A busy host may run the CPUs of a guest by turns for seconds: then nothing races. */
+	constexpr int SECONDS = 15;
+	Filter filter;
+	uint64_t hits = 0, lost = 0, detached;
+
+	filter.returns(1);
+	filter.link(event).close();
+	{
+		Meanwhile detaching(there, [&](uint64_t) { link_at_once(filter, event).close(); });
+
+		for (Bound bound(RACES, SECONDS); !lost && !bound.reached(hits); hits += BATCH)
+			lost = batch(BATCH);
+		detached = detaching.rounds();
+	}
+	note("%lu of %lu hits lost, %lu detaches", lost, hits, detached);
+	EXPECT_EQ(lost, 0, "hits lost");
+	EXPECT_EQ(event.count(), hits, "hits counted");
+}
+
+TEST("races.detach.samples", "C6", "a hit that races a detach leaves its sample")
+{
+	const int there = two_cpus().there;
+	perf_event_attr attr = breakpoint(hit);
+
+	/* As fast as hits can be: nobody is woken, and the ring is emptied in time. */
+	attr.sample_type = 0;
+	attr.wakeup_events = 0;
+
+	Event event(attr);
+	Ring ring(event);
+
+	event.enable();
+	race_detach(event, there, [&](uint64_t times) {
+		ring.forget();
+		hit_times(times);
+		ring.drain();
+		EXPECT_EQ(ring.records(PERF_RECORD_LOST), 0, "the ring was full");
+		return times - ring.samples();
+	});
+}
+
+/* @sig has to come once for each hit, before the next instruction. */
+static uint64_t signals_missed(int sig, uint64_t times)
+{
+	uint64_t wrong = 0;
+
+	for (uint64_t i = 0; i < times; i++) {
+		uint64_t before = Signals::count(sig);
+
+		hit(i);
+		wrong += Signals::count(sig) - before != 1;
+	}
+	return wrong;
+}
+
+TEST("races.detach.signals", "C6", "a hit that races a detach sends its signal, once")
+{
+	const int there = two_cpus().there, sig = setsig_signal();
+	Signals signals({ sig });
+	Event event(breakpoint(hit));
+
+	event.async(sig, gettid());
+	event.enable();
+	race_detach(event, there, [&](uint64_t times) { return signals_missed(sig, times); });
+}
+
+TEST("races.detach.sigtrap", "C6", "a hit that races a detach raises SIGTRAP, once")
+{
+	const int there = two_cpus().there;
+	perf_event_attr attr = breakpoint(hit);
+	Signals signals({ SIGTRAP });
+
+	attr.sigtrap = attr.remove_on_exec = 1;
+
+	Event event(attr);
+
+	event.enable();
+	race_detach(event, there, [&](uint64_t times) { return signals_missed(SIGTRAP, times); });
+}
+
+TEST("races.attach", "C8", "of two that attach at once one has the event, until it detaches")
+{
+	constexpr uint64_t ROUNDS = 20'000;
+	const int there = two_cpus().there;
+	Filter filter;
+	Event event(breakpoint(hit));
+	std::atomic<uint64_t> attached = 0, refused = 0, together = 0, having = 0, failed = 0;
+	/* With the same cookie, so that attaching does not wait for a grace period. */
+	auto round = [&](uint64_t) {
+		int err;
+		Fd link = filter.link(event, &err);
+
+		if (link.valid()) {
+			together += having++ > 0;
+			attached++;
+			having--;
+		} else {
+			(err == EEXIST ? refused : failed)++;
+		}
+	};
+
+	{
+		Meanwhile other(there, round);
+
+		for (Bound bound(ROUNDS, 4); !bound.reached(attached + refused);)
+			round(0);
+	}
+	note("%lu attached, %lu refused", attached.load(), refused.load());
+	EXPECT_EQ(together, 0, "attached while the other one was");
+	EXPECT_EQ(failed, 0, "failures but for EEXIST");
+}
+
+/*
+ * The lookup copies the value with bpf_prog_active raised, and with the kernel preemptible: the
+ * larger the value, the surer is a task that preempts it to find it there.
+ */
+TEST("races.bpf_syscall", "C6", "a user-mode hit runs its program, whoever else is in bpf()")
+{
+	constexpr uint64_t RACES = 400'000, BATCH = 100;
+	constexpr size_t VALUE = 1 << 16;
+	const int cpu = usable_cpus().front();
+	Fd map(bpf_map_create(BPF_MAP_TYPE_ARRAY, nullptr, sizeof(uint32_t), VALUE, 1, nullptr));
+	std::vector<char> value(VALUE);
+	const sched_param realtime = { .sched_priority = 1 };
+	Filter filter;
+	uint64_t hits = 0, runs = 0, samples = 0, lookups;
+
+	if (!map.valid())
+		setup_failed("bpf_map_create", errno);
+
+	{
+		Meanwhile looking_up(cpu, [&](uint64_t) {
+			uint32_t key = 0;
+
+			if (bpf_map_lookup_elem(map.get(), &key, value.data()))
+				setup_failed("bpf_map_lookup_elem", errno);
+		});
+
+		/* To preempt it as soon as the timer fires. */
+		run_on(cpu);
+		if (sched_setscheduler(0, SCHED_FIFO, &realtime))
+			unavailable("no permission for SCHED_FIFO");
+
+		Event event(breakpoint(hit));
+		Ring ring(event);
+
+		filter.returns(1);
+		event.must_attach(filter);
+		event.enable();
+		for (Bound bound(RACES, 8); runs == hits && !bound.reached(hits); hits += BATCH) {
+			usleep(100);
+			ring.forget();
+			hit_times(BATCH);
+			ring.drain();
+			runs = filter.runs();
+			samples += ring.samples();
+		}
+		lookups = looking_up.rounds();
+		EXPECT_EQ(event.count(), hits, "hits counted");
+	}
+	note("%lu of %lu hits lost, %lu calls of bpf()", hits - runs, hits, lookups);
+	EXPECT_EQ(runs, hits, "runs of the program");
+	EXPECT_EQ(samples, hits, "samples");
+}
+
+static uint64_t misses(const Filter &filter)
+{
+	bpf_prog_info info = {};
+	uint32_t size = sizeof(info);
+
+	if (int err = bpf_obj_get_info_by_fd(filter.prog_fd(), &info, &size))
+		setup_failed("bpf_obj_get_info_by_fd", -err);
+	if (size < offsetof(bpf_prog_info, recursion_misses) + sizeof(info.recursion_misses))
+		unavailable("the kernel has no recursion_misses (they came with 5.12)");
+	return info.recursion_misses;
+}
+
+TEST("misses.nested", "C6", "hits of a program's own reads are counted as its misses")
+{
+	static volatile uint64_t watched;
+	/* One byte alone, so that a read is one hit however the kernel copies. */
+	perf_event_attr attr = breakpoint(Access::READ_WRITE, &watched, 1);
+	Filter filter;
+
+	attr.exclude_kernel = 0;
+
+	Event event(attr);
+	Ring ring(event);
+
+	/* It reads the word that it watches, in kernel mode, while it runs. */
+	filter.returns_if(1, FILTER_VALUE, 1);
+	event.must_attach(filter);
+	EXPECT_EQ(misses(filter), 0, "misses before any hit");
+	event.enable();
+	for (uint64_t i = 0; i < HITS; i++)
+		watched = i % 2;
+	event.disable();
+	ring.drain();
+
+	EXPECT_EQ(filter.runs(), HITS, "runs of the program");
+	EXPECT_EQ(event.count(), 2 * HITS, "hits counted, the nested ones too");
+	EXPECT_EQ(misses(filter), event.count() - filter.runs(), "misses");
+	EXPECT_EQ(ring.samples(), HITS / 2, "samples");
+}
+
+/*
+ * Each access is a hit that the program rejects, and its own read of the word is another one, for
+ * which it cannot run: a miss. Before 6.10 such a hit loses its sample and nothing else; since then it
+ * is taken for rejected.
+ */
+class Missing {
+public:
+	explicit Missing(void (*set)(perf_event_attr &attr) = [](perf_event_attr &) {})
+		: event_(watchpoint(set))
+		, ring_(event_)
+	{
+		filter_.returns_if(1, FILTER_VALUE, HITS);
+		event_.must_attach(filter_);
+	}
+	Event &event()
+	{
+		return event_;
+	}
+	/* How often the program ran; as often it missed. */
+	uint64_t access_times(uint64_t times)
+	{
+		for (uint64_t i = 0; i < times; i++)
+			watched = i;
+		event_.disable();
+		ring_.drain();
+		EXPECT_EQ(ring_.samples(), 0, "samples");
+		EXPECT_EQ(event_.count(), 2 * filter_.runs(), "hits counted, the misses too");
+		return filter_.runs();
+	}
+	/* Of what a miss delivers. */
+	static uint64_t delivered(uint64_t misses)
+	{
+		return kernel_before(6, 10) ? misses : 0;
+	}
+
+private:
+	static perf_event_attr watchpoint(void (*set)(perf_event_attr &attr))
+	{
+		/* One byte alone, so that a read is one hit however the kernel copies. */
+		perf_event_attr attr = breakpoint(Access::READ_WRITE, &watched, 1);
+
+		attr.exclude_kernel = 0;
+		set(attr);
+		return attr;
+	}
+
+	static volatile uint64_t watched;
+	Filter filter_;
+	Event event_;
+	Ring ring_;
+};
+
+volatile uint64_t Missing::watched;
+
+TEST("misses.signal", "C6", "a miss sends its signal where it always has (before 6.10)")
+{
+	const int sig = setsig_signal();
+	Signals signals({ sig });
+	Missing missing;
+
+	missing.event().async(sig, gettid());
+	missing.event().enable();
+	EXPECT_EQ(missing.access_times(HITS), HITS, "runs of the program");
+	EXPECT_EQ(Signals::count(sig), Missing::delivered(HITS), "signals");
+}
+
+TEST("misses.sigtrap", "C6", "a miss raises SIGTRAP where it always has (before 6.10)")
+{
+	Signals signals({ SIGTRAP });
+	Missing missing([](perf_event_attr &attr) { attr.sigtrap = attr.remove_on_exec = 1; });
+
+	missing.event().enable();
+	EXPECT_EQ(missing.access_times(HITS), HITS, "runs of the program");
+	EXPECT_EQ(Signals::count(SIGTRAP, TRAP_PERF), Missing::delivered(HITS), "SIGTRAP");
+}
+
+/* On a stock kernel the rejected hit takes as much, so that a miss has the last of an even limit. */
+TEST("misses.limit", "C6", "a miss uses up a limit where it always has (before 6.10)")
+{
+	constexpr int EVEN = 4;
+	const int sig = setsig_signal();
+	Signals signals({ sig });
+	Missing missing;
+
+	missing.event().async(sig, gettid());
+	missing.event().must_refresh(EVEN);
+
+	uint64_t runs = missing.access_times(HITS);
+
+	if (Missing::delivered(1))
+		EXPECT_EQ(runs <= EVEN, true, "the limit is used up by so many misses");
+	else
+		EXPECT_EQ(runs, HITS, "runs of the program");
+	EXPECT_EQ(Signals::count(sig, POLL_HUP), Missing::delivered(1), "POLL_HUP");
+}
+
+TEST("misses.none", "C6", "hits whose program runs are no misses, whatever it says")
+{
+	for (uint32_t verdict : { 0, 1 }) {
+		Filter filter;
+		Event event(breakpoint(hit));
+
+		filter.returns(verdict);
+		event.must_attach(filter);
+		event.enable();
+		hit_times(HITS);
+		EXPECT_EQ(filter.runs(), HITS, "runs of the program");
+		EXPECT_EQ(misses(filter), 0, "misses");
+	}
+}
+
+static constexpr uint64_t COOKIE = 0xC00C'1E00'0000'0001;
+
+/* @body hits at least once, in a child of the task that has the event. */
+template <typename Body> static void check_inherited_cookie(Body body)
+{
+	perf_event_attr attr = breakpoint(hit);
+	Filter filter(Program::CHECKS_COOKIE);
+	int err;
+
+	attr.inherit = 1;
+
+	Event event(attr);
+	/*
+	 * Where all events of a task are inherited, the kernel may swap those of parent and child
+	 * instead of switching them: the child then hits the parent's event, whose cookie is right.
+	 */
+	Event not_inherited(breakpoint(hit_other));
+	Fd link = filter.link(event, &err, COOKIE);
+
+	if (!link.valid())
+		setup_failed("bpf_link_create", err);
+	filter.checks(COOKIE, 0);
+	event.enable();
+	hit_times(HITS);
+	EXPECT_EQ(filter.look().wrong_cookies, 0, "runs for the parent with another cookie");
+	body();
+	EXPECT_EQ(filter.runs(), 2 * HITS, "runs of the program");
+	EXPECT_EQ(filter.look().wrong_cookies, 0, "runs with another cookie");
+}
+
+TEST("cookie.inherited.process", "C7", "a forked child inherits the cookie with the program")
+{
+	check_inherited_cookie([] {
+		Child child([] {
+			hit_times(HITS);
+			return 0;
+		});
+
+		EXPECT_EQ(child.wait(), 0, "exit of the child");
+	});
+}
+
+TEST("cookie.inherited.thread", "C7", "a thread inherits the cookie with the program")
+{
+	check_inherited_cookie([] { std::thread([] { hit_times(HITS); }).join(); });
+}
+
+TEST("cookie.inherited.grandchild", "C7", "a child of a child inherits the cookie too")
+{
+	check_inherited_cookie([] {
+		Child child([] {
+			Child grandchild([] {
+				hit_times(HITS);
+				return 0;
+			});
+
+			return grandchild.wait();
+		});
+
+		EXPECT_EQ(child.wait(), 0, "exit of the child");
+	});
+}
+
+struct Looked {
+	uint64_t runs = 0, wrong = 0, attached = 0;
+};
+
+/* Each program is always attached with the same cookie, and takes @ns to look at it. */
+static void race_cookies(Looked *looked, int there, uint64_t races, int seconds, uint64_t batch,
+			 uint64_t ns)
+{
+	constexpr int PROGRAMS = 3;
+	Filter filters[PROGRAMS] = { Filter(Program::CHECKS_COOKIE), Filter(Program::CHECKS_COOKIE),
+				     Filter(Program::CHECKS_COOKIE) };
+	Event event(breakpoint(hit));
+	Interrupts interrupts(there);
+	uint64_t hits = 0, runs = 0, wrong = 0;
+
+	for (int i = 0; i < PROGRAMS; i++) {
+		filters[i].checks(COOKIE + i, ns);
+		filters[i].link(event).close();
+	}
+	event.enable();
+	{
+		Meanwhile attaching(there, [&](uint64_t round) {
+			uint64_t i = round % PROGRAMS, before = filters[i].runs();
+			Fd link = link_at_once(filters[i], event, COOKIE + i);
+
+			/* It counts a run as that begins, and so still runs when the next one comes. */
+			for (double end = seconds_now() + 0.1;
+			     filters[i].runs() == before && seconds_now() < end;)
+				;
+		});
+
+		for (Bound bound(races, seconds); !wrong && !bound.reached(hits); hits += batch) {
+			hit_times(batch);
+			for (const Filter &filter : filters)
+				wrong += filter.look().wrong_cookies;
+		}
+		looked->attached += attaching.rounds();
+	}
+	for (const Filter &filter : filters)
+		runs += filter.runs();
+	EXPECT_EQ(runs > 0, true, "a program ran");
+	EXPECT_EQ(event.count(), hits, "hits counted");
+	looked->runs += runs;
+	looked->wrong += wrong;
+}
+
+/* First slow programs, still running as the next one comes, then hits as fast as they can be. */
+static void check_cookies()
+{
+	const int there = two_cpus().there;
+	Looked looked;
+
+	race_cookies(&looked, there, 100'000, 3, 10, 200'000);
+	race_cookies(&looked, there, 1'000'000, 16, 1000, 0);
+	note("%lu of %lu runs with a wrong cookie, %lu attachments", looked.wrong, looked.runs,
+	     looked.attached);
+	EXPECT_EQ(looked.wrong, 0, "runs that saw another cookie than that of their attachment");
+}
+
+/* 19 s, and the loading of six programs, which takes a KCSAN kernel more than 1 s each. */
+static const bool added_cookie =
+	add_test({ "races.cookie", "C7", "a program sees the cookie of its own attachment alone",
+		   check_cookies, 120 });
+
+/*
+ * Forks, and shares the descriptors, for a child that had a copy of one would keep a link that
+ * its parent closes. With the id of the child to @taken the fork fails, but not before the child
+ * has inherited the events: that is the cheapest way to do it over and over.
+ */
+static pid_t fork_sharing_files(const pid_t *taken)
+{
+	clone_args args = {};
+
+	args.flags = CLONE_FILES | (taken ? CLONE_VM | CLONE_FS : 0);
+	args.exit_signal = SIGCHLD;
+	args.set_tid = reinterpret_cast<uintptr_t>(taken);
+	args.set_tid_size = taken ? 1 : 0;
+	return syscall(SYS_clone3, &args, sizeof(args));
+}
+
+static void fork_on(int seconds)
+{
+	constexpr uint64_t ONE_FOR_GOOD = 64;
+	const pid_t taken = getpid();
+	uint64_t forks = 0;
+
+	for (Bound bound(UINT64_MAX, seconds); !bound.reached(forks); forks++) {
+		bool for_good = forks % ONE_FOR_GOOD == 0;
+		pid_t pid = fork_sharing_files(for_good ? nullptr : &taken);
+
+		if (!pid) {
+			hit_times(1);
+			_exit(0);
+		}
+		if (for_good ? pid < 0 : errno != EEXIST)
+			setup_failed("clone3", errno);
+		if (for_good)
+			waitpid(pid, nullptr, 0);
+	}
+	note("%lu forks", forks);
+}
+
+static constexpr int FORK_SECONDS = 10;
+
+enum class Forker {
+	TASK, /* that has the event: forks with the mutex of its events held */
+	CHILD, /* of it, which holds another */
+};
+
+/* The least that a program can be, loaded fast. */
+static Fd load_at_once()
+{
+	const bpf_insn accepts[] = {
+		{ .code = BPF_ALU64 | BPF_MOV | BPF_K,
+		  .dst_reg = 0,
+		  .src_reg = 0,
+		  .off = 0,
+		  .imm = 1 },
+		{ .code = BPF_JMP | BPF_EXIT, .dst_reg = 0, .src_reg = 0, .off = 0, .imm = 0 },
+	};
+	Fd prog(bpf_prog_load(BPF_PROG_TYPE_PERF_EVENT, "accepts", "GPL", accepts,
+			      std::size(accepts), nullptr));
+
+	if (!prog.valid())
+		setup_failed("bpf_prog_load", errno);
+	return prog;
+}
+
+static void race_fork(Forker forker)
+{
+	const Cpus cpus = two_cpus();
+	perf_event_attr attr = breakpoint(hit);
+
+	attr.inherit = 1;
+
+	Event event(attr);
+	/* The longer a fork is held up between two steps, the more of a detach fits in. */
+	Interrupts interrupts(cpus.here);
+	uint64_t detached;
+
+	Filter().link(event).close();
+	event.enable();
+	{
+		std::optional<Child> child;
+
+		/* Before there is a link, or it would inherit the descriptor of that. */
+		if (forker == Forker::CHILD)
+			child.emplace([] {
+				fork_on(FORK_SECONDS);
+				return 0;
+			});
+
+		/* The link is the last to hold the program, so what is inherited late is gone. */
+		Meanwhile detaching(cpus.there, [&](uint64_t) {
+			Fd prog = load_at_once();
+			Fd link = link_at_once(prog.get(), event);
+
+			prog.close();
+		});
+
+		if (child)
+			EXPECT_EQ(child->wait(), 0, "exit of the child");
+		else
+			fork_on(FORK_SECONDS);
+		detached = detaching.rounds();
+	}
+	note("%lu detaches", detached);
+}
+
+TEST("oops.detach_fork.task", "C8", "a link may close while the task of its event forks")
+{
+	race_fork(Forker::TASK);
+}
+
+TEST("oops.detach_fork.child", "C8", "a link may close while a child forks that inherited")
+{
+	race_fork(Forker::CHILD);
+}

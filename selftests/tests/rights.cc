@@ -1,0 +1,666 @@
+// SPDX-License-Identifier: GPL-2.0
+/* What a filter gives to whom, and how much of the machine it can take: C15. */
+#include <bpf/bpf.h>
+#include <fcntl.h>
+#include <linux/bpf.h>
+#include <linux/capability.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "lib/effects.h"
+#include "harness/test.h"
+#include "lib/perf.h"
+
+/* --- whom: a process with given capabilities, at a given perf_event_paranoid --- */
+
+constexpr uid_t NOBODY = 65534;
+
+constexpr uint64_t cap(int number)
+{
+	return 1ull << number;
+}
+
+constexpr uint64_t PERFMON = cap(CAP_PERFMON), BPF = cap(CAP_BPF), ADMIN = cap(CAP_SYS_ADMIN),
+		   KILL = cap(CAP_KILL);
+
+/* For the rest of the calling process. */
+static void become(uid_t user, uint64_t capabilities)
+{
+	__user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };
+	__user_cap_data_struct data[2] = {};
+
+	for (int i = 0; i < 2; i++)
+		data[i].effective = data[i].permitted = capabilities >> 32 * i;
+	prctl(PR_SET_KEEPCAPS, 1);
+	if (setresgid(user, user, user) || setresuid(user, user, user))
+		setup_failed("setresuid", errno);
+	if (syscall(SYS_capset, &header, data))
+		setup_failed("capset", errno);
+	/* For others of the same user, as if it had been started by them. */
+	prctl(PR_SET_DUMPABLE, 1);
+}
+
+static int open_it(perf_event_attr attr, pid_t pid, int cpu)
+{
+	Fd fd(syscall(SYS_perf_event_open, &attr, pid, cpu, -1, PERF_FLAG_FD_CLOEXEC));
+
+	return fd.valid() ? 0 : errno;
+}
+
+static volatile uint64_t watched;
+
+/* A word that the kernel writes too. */
+static perf_event_attr of_kernel_hits()
+{
+	perf_event_attr attr = breakpoint(Access::WRITE, &watched, sizeof(watched));
+
+	attr.exclude_kernel = 0;
+	return attr;
+}
+
+static perf_event_attr in_kernel()
+{
+	perf_event_attr attr = of_kernel_hits();
+
+	attr.bp_addr = 0xffff'ffff'8100'0000;
+	return attr;
+}
+
+static perf_event_attr with_sigtrap()
+{
+	perf_event_attr attr = breakpoint(hit);
+
+	attr.sigtrap = attr.remove_on_exec = 1;
+	return attr;
+}
+
+/* What there is to act on, made by root. */
+struct Scene {
+	const Filter &filter;
+	const Event &event; /* for the one to attach to who was given its descriptor */
+	pid_t roots, nobodys; /* tasks */
+};
+
+static int load_it()
+{
+	const bpf_insn insns[] = {
+		{ BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_0, 0, 0, 0 },
+		{ BPF_JMP | BPF_EXIT, 0, 0, 0, 0 },
+	};
+	Fd fd(bpf_prog_load(BPF_PROG_TYPE_PERF_EVENT, "rights", "GPL", insns, std::size(insns),
+			    nullptr));
+
+	return fd.valid() ? 0 : errno;
+}
+
+constexpr int NEVER = 4, ALWAYS = -2; /* as levels of perf_event_paranoid */
+
+/* Who may: everybody up to a level of perf_event_paranoid, and who has all of such a set. */
+static const struct Right {
+	const char *name, *says;
+	int (*act)(const Scene &scene); /* 0 or errno */
+	int refused_from;
+	std::vector<uint64_t> takes;
+	bool opens; /* Debian's level 3 is about this */
+} rights[] = {
+	{ "open",
+	  "everybody may open a breakpoint of its own",
+	  [](auto &) { return open_it(breakpoint(hit), 0, -1); },
+	  NEVER,
+	  {},
+	  true },
+	{ "open_kernel_hits",
+	  "hits in kernel mode take perf_event_paranoid below 2, or CAP_PERFMON",
+	  [](auto &) { return open_it(of_kernel_hits(), 0, -1); },
+	  2,
+	  { PERFMON, ADMIN },
+	  true },
+	{ "open_kernel_address",
+	  "a breakpoint in the kernel takes CAP_SYS_ADMIN",
+	  [](auto &) { return open_it(in_kernel(), 0, -1); },
+	  ALWAYS,
+	  { ADMIN },
+	  true },
+	{ "open_cpu",
+	  "a breakpoint on a CPU takes perf_event_paranoid below 1, or CAP_PERFMON",
+	  [](auto &) { return open_it(breakpoint(hit), -1, usable_cpus().front()); },
+	  1,
+	  { PERFMON, ADMIN },
+	  true },
+	{ "open_same_user",
+	  "a breakpoint on a task of the same user takes nothing more",
+	  [](auto &scene) { return open_it(breakpoint(hit), scene.nobodys, -1); },
+	  NEVER,
+	  {},
+	  true },
+	{ "open_other_user",
+	  "a breakpoint on a task of another user takes CAP_PERFMON",
+	  [](auto &scene) { return open_it(breakpoint(hit), scene.roots, -1); },
+	  ALWAYS,
+	  { PERFMON, ADMIN },
+	  true },
+	{ "open_other_user_sigtrap",
+	  "one that traps a task of another user takes CAP_KILL too",
+	  [](auto &scene) {
+		  if (!has_sigtrap())
+			  unavailable("the kernel has no attr.sigtrap (it came with 5.13)");
+		  return open_it(with_sigtrap(), scene.roots, -1);
+	  },
+	  ALWAYS,
+	  { PERFMON | KILL, ADMIN | KILL },
+	  true },
+	{ "load",
+	  "loading a program takes CAP_BPF and CAP_PERFMON",
+	  [](auto &) { return load_it(); },
+	  ALWAYS,
+	  { PERFMON | BPF, ADMIN },
+	  false },
+	{ "attach",
+	  "attaching takes the two descriptors and nothing else",
+	  [](auto &scene) {
+		  return ioctl(scene.event.fd(), PERF_EVENT_IOC_SET_BPF, scene.filter.prog_fd())
+				 ? errno
+				 : 0;
+	  },
+	  NEVER,
+	  {},
+	  false },
+	{ "link",
+	  "a link takes the two descriptors and nothing else",
+	  [](auto &scene) {
+		  if (!scene.filter.can_link())
+			  unavailable("the kernel has no BPF links for perf events");
+		  return Fd(bpf_link_create(scene.filter.prog_fd(), scene.event.fd(),
+					    BPF_PERF_EVENT, nullptr))
+					 .valid()
+				 ? 0
+				 : errno;
+	  },
+	  NEVER,
+	  {},
+	  false },
+};
+
+static const struct Caller {
+	const char *name;
+	uint64_t capabilities;
+} callers[] = {
+	{ "no capability", 0 },
+	{ "CAP_BPF", BPF },
+	{ "CAP_PERFMON", PERFMON },
+	{ "CAP_PERFMON and CAP_BPF", PERFMON | BPF },
+	{ "CAP_PERFMON and CAP_KILL", PERFMON | KILL },
+	{ "CAP_SYS_ADMIN", ADMIN },
+};
+
+static bool allowed(const Right &right, uint64_t capabilities, int level, bool level_3)
+{
+	if (right.opens && level_3 && level >= 3 && !(capabilities & ADMIN))
+		return false;
+	if (level < right.refused_from)
+		return true;
+	return std::any_of(right.takes.begin(), right.takes.end(),
+			   [&](uint64_t set) { return (capabilities & set) == set; });
+}
+
+static int tried(const Right &right, const Scene &scene, uint64_t capabilities)
+{
+	int status = Child([&] {
+			     become(NOBODY, capabilities);
+			     return right.act(scene);
+		     }).wait();
+
+	if (!WIFEXITED(status))
+		fail("who tried it ended with wait status %#x", status);
+	return WEXITSTATUS(status);
+}
+
+static void check_right(const Right &right)
+{
+	int ends[2];
+
+	if (pipe2(ends, O_CLOEXEC))
+		setup_failed("pipe2", errno);
+
+	Fd ready(ends[0]), is_ready(ends[1]);
+	Child nobodys([&] {
+		become(NOBODY, 0);
+		is_ready.close();
+		ready.close();
+		return pause();
+	});
+	char byte;
+
+	is_ready.close();
+	if (read(ready.get(), &byte, 1) < 0)
+		setup_failed("read", errno);
+
+	Filter filter;
+	Sysctl paranoid("kernel/perf_event_paranoid");
+
+	/* Before any of them attaches: what it lacks is said once, by the test itself. */
+	{
+		Event event(breakpoint(hit));
+
+		right.act({ filter, event, getpid(), nobodys.pid() });
+		paranoid.set(3);
+	}
+
+	/* Debian's kernels know a level at which only CAP_SYS_ADMIN may open an event. */
+	const bool level_3 = Child([] {
+				     become(NOBODY, 0);
+				     return open_it(breakpoint(hit), 0, -1);
+			     }).wait() != 0;
+
+	for (int level = -1; level <= 3; level++) {
+		paranoid.set(level);
+		for (auto &caller : callers) {
+			Event event(breakpoint(hit));
+			int err = tried(right, { filter, event, getpid(), nobodys.pid() },
+					caller.capabilities);
+			std::string what = std::string(caller.name) + ", perf_event_paranoid " +
+					   std::to_string(level) + ", allowed";
+
+			EXPECT_EQ(!err, allowed(right, caller.capabilities, level, level_3),
+				  what.c_str());
+			if (err && err != EACCES && err != EPERM)
+				fail("%s: %s", what.c_str(), strerror(err));
+		}
+	}
+}
+
+static const bool added_rights = [] {
+	for (const Right &right : rights)
+		add_test({ std::string("rights.") + right.name, "C15", right.says,
+			   [&right] { check_right(right); } });
+	return true;
+}();
+
+/* --- what: nothing that the same process would not have had without a filter --- */
+
+static void hit_times(uint64_t times)
+{
+	for (uint64_t i = 0; i < times; i++)
+		hit(i);
+}
+
+/*
+ * Runs @body as somebody without rights, at the level at which nobody sees the kernel, or another.
+ * The program is root's, made before: to load one takes rights.
+ */
+template <typename Body> static void without_rights(Body body, int level = 2)
+{
+	Sysctl paranoid("kernel/perf_event_paranoid");
+
+	paranoid.set(level);
+
+	int status = Child([&] {
+			     become(NOBODY, 0);
+			     body();
+			     return 0;
+		     }).wait();
+
+	EXPECT_EQ(status, 0, "the one without rights ended");
+}
+
+static constexpr struct {
+	bool attached;
+	uint32_t returns;
+} verdicts[] = { { false, 0 }, { true, 0 }, { true, 1 }, { true, UINT32_MAX } };
+
+TEST("rights.effects", "C15", "a filter adds no sample, no signal and no count")
+{
+	const int sig = setsig_signal();
+	Filter filter;
+
+	without_rights([&] {
+		for (auto &verdict : verdicts) {
+			Signals signals({ sig, SIGTRAP });
+			perf_event_attr attr = breakpoint(hit);
+
+			attr.sigtrap = attr.remove_on_exec = has_sigtrap();
+
+			Event event(attr);
+			Ring ring(event);
+
+			event.async(sig, gettid());
+			filter.returns(verdict.returns);
+			if (verdict.attached)
+				event.must_attach(filter);
+			event.enable();
+			hit_times(HITS);
+			ring.drain();
+
+			/* Stock kernels send the signals of what is rejected, but no more. */
+			const bool rejected = verdict.attached && !verdict.returns;
+			const uint64_t traps = has_sigtrap() ? HITS : 0;
+
+			EXPECT_EQ(event.count(), HITS, "hits counted");
+			EXPECT_EQ(ring.samples(), rejected ? 0 : HITS, "samples");
+			EXPECT_EQ(Signals::count(sig) <= HITS, true, "signals, at most");
+			EXPECT_EQ(Signals::count(SIGTRAP) <= traps, true, "SIGTRAPs, at most");
+			if (!rejected) {
+				EXPECT_EQ(Signals::count(sig), HITS, "signals");
+				EXPECT_EQ(Signals::count(SIGTRAP), traps, "SIGTRAPs");
+			}
+		}
+	});
+}
+
+TEST("rights.signals", "C15", "the signals of a filtered event reach nobody of another user")
+{
+	const int sig = setsig_signal();
+	const pid_t root = gettid();
+	Filter filter;
+	Signals signals({ sig });
+
+	without_rights([&] {
+		for (pid_t owner : { root, gettid() }) {
+			for (auto &verdict : verdicts) {
+				Signals mine({ sig });
+				Event event(breakpoint(hit));
+
+				event.async(sig, owner);
+				filter.returns(verdict.returns);
+				if (verdict.attached)
+					event.must_attach(filter);
+				event.enable();
+				hit_times(HITS);
+				/* Of what is rejected: rule C1. */
+				if (!verdict.attached || verdict.returns)
+					EXPECT_EQ(Signals::count(sig), owner == root ? 0 : HITS,
+						  "signals to the one without rights");
+			}
+		}
+	});
+	EXPECT_EQ(Signals::count(sig), 0, "signals to root");
+}
+
+/* @times writes by the kernel, and as many by this process. */
+static void write_twice(uint64_t times)
+{
+	for (uint64_t i = 0; i < times; i++) {
+		watched = i;
+		syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &watched);
+	}
+}
+
+static bool in_user_space(uint64_t address)
+{
+	return !(address >> 63);
+}
+
+TEST("rights.kernel_hits", "C15", "a program sees no hit that its event excludes")
+{
+	Filter filter(Program::LOOKS);
+
+	filter.returns(1);
+
+	/* What there is to see, for who may. */
+	{
+		Event event(of_kernel_hits());
+
+		event.must_attach(filter);
+		event.enable();
+		write_twice(HITS);
+		/* The kernel may write byte by byte. */
+		EXPECT_EQ(filter.runs() >= 2 * HITS, true,
+			  "runs of the program, with the kernel's");
+		EXPECT_EQ(in_user_space(filter.look().ip), false, "the last one in user space");
+	}
+
+	const uint64_t before = filter.runs();
+
+	without_rights([&] {
+		Event event(breakpoint(Access::WRITE, &watched, sizeof(watched)));
+		Ring ring(event);
+
+		event.must_attach(filter);
+		event.enable();
+		write_twice(HITS);
+		ring.drain();
+		EXPECT_EQ(event.count(), HITS, "hits counted");
+		EXPECT_EQ(filter.runs() - before, HITS, "runs of the program");
+		EXPECT_EQ(in_user_space(filter.look().ip), true, "the last one in user space");
+		EXPECT_EQ(ring.samples(), HITS, "samples");
+	});
+}
+
+/* How many of the addresses that a clock shows the program are the kernel's, who is much in it. */
+static uint64_t kernel_addresses(const Filter &filter, bool exclude_kernel)
+{
+	constexpr int ROUNDS = 400;
+	static char buffer[1 << 18];
+	Fd zero(open("/dev/zero", O_RDONLY | O_CLOEXEC));
+	perf_event_attr attr = {};
+	uint64_t seen = 0;
+
+	attr.type = PERF_TYPE_SOFTWARE;
+	attr.size = sizeof(attr);
+	attr.config = PERF_COUNT_SW_TASK_CLOCK;
+	attr.sample_period = 200'000;
+	attr.exclude_kernel = exclude_kernel;
+	attr.exclude_hv = 1;
+	attr.disabled = 1;
+
+	Event event(attr);
+	const uint64_t runs = filter.runs();
+
+	event.must_attach(filter);
+	event.enable();
+	for (int i = 0; i < ROUNDS; i++) {
+		if (read(zero.get(), buffer, sizeof(buffer)) < 0)
+			setup_failed("read of /dev/zero", errno);
+		for (int spin = 0; spin < 20'000; spin++)
+			asm volatile("");
+		if (filter.runs() > runs)
+			seen += !in_user_space(filter.look().ip);
+	}
+	EXPECT_EQ(filter.runs() > runs, true, "the program ran");
+	return seen;
+}
+
+TEST("rights.kernel_registers", "C15", "a program sees no registers that its event excludes")
+{
+	Filter filter(Program::LOOKS);
+
+	EXPECT_EQ(kernel_addresses(filter, false) > 0, true, "root's program saw the kernel");
+	without_rights(
+		[&] { EXPECT_EQ(kernel_addresses(filter, true), 0, "kernel addresses seen"); });
+}
+
+TEST("rights.modify", "C15", "MODIFY_ATTRIBUTES takes the rights that opening takes")
+{
+	Filter filter;
+
+	filter.returns(1);
+	for (int level : { 1, 2 }) {
+		const uint64_t before = filter.runs();
+
+		without_rights(
+			[&] {
+				perf_event_attr attr = breakpoint(hit), moved;
+
+				/* At level 1 the event has the kernel's hits already. */
+				attr.exclude_kernel = level > 1;
+				Event event(attr);
+
+				event.must_attach(filter);
+				event.enable();
+				moved = attr;
+				moved.bp_addr = in_kernel().bp_addr;
+				EXPECT_EQ(
+					ioctl(event.fd(), PERF_EVENT_IOC_MODIFY_ATTRIBUTES, &moved),
+					-1, "it may not move into the kernel");
+				event.enable();
+				hit_times(HITS);
+				EXPECT_EQ(event.count(), HITS, "hits where it was");
+				EXPECT_EQ(filter.runs() - before, HITS, "runs of the program");
+			},
+			level);
+	}
+}
+
+/* --- the machine: a program that takes its time, on a hot breakpoint --- */
+
+static double seconds_now()
+{
+	timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec + now.tv_nsec / 1e9;
+}
+
+/* The quickest of so many: what a busy machine adds is left out. */
+static double seconds_of_hit(int times)
+{
+	double best = 1e9;
+
+	while (times--) {
+		const double begun = seconds_now();
+
+		hit(0);
+		best = std::min(best, seconds_now() - begun);
+	}
+	return best;
+}
+
+/* How long a sleep of 1 ms takes: the middle one of some, and the longest. */
+struct Sleep {
+	double usual, longest;
+};
+
+static Sleep sleep_a_little()
+{
+	constexpr int SLEEPS = 20;
+	double took[SLEEPS];
+
+	for (double &t : took) {
+		const double begun = seconds_now();
+
+		usleep(1000);
+		t = seconds_now() - begun;
+	}
+	std::sort(std::begin(took), std::end(took));
+	return { took[SLEEPS / 2], took[SLEEPS - 1] };
+}
+
+/*
+ * A program may run for as long as it likes, with interrupts off, and whoever may load one may
+ * stop a CPU; but what is between two hits belongs to the others. So the bounds are in hits, with
+ * what a busy CPU takes anyway.
+ */
+TEST("denial.long_program", "C15",
+     "a task that hits a long program all the time can be killed, "
+     "and leaves the CPU to others")
+{
+	constexpr double LONG = 0.03; /* seconds of a hit, if the program can be that long */
+	static char block[FILTER_BLOCK] = { 1 };
+	const int cpu = usable_cpus().front();
+	Filter filter(Program::WORKS);
+	double idle, hit_length;
+
+	run_on(cpu);
+	{
+		Event event(breakpoint(hit));
+
+		event.must_attach(filter);
+		event.enable();
+		filter.works(block, 0);
+		idle = seconds_of_hit(1000);
+		filter.works(block, 1);
+
+		double turn = std::max(seconds_of_hit(20) - idle, 1e-9);
+		uint64_t turns = std::clamp<uint64_t>(LONG / turn, 1, FILTER_LONGEST);
+
+		filter.works(block, turns);
+		hit_length = seconds_of_hit(3);
+		note("a hit takes %.3f ms of %lu turns, else %.3f ms", hit_length * 1e3, turns,
+		     idle * 1e3);
+	}
+	EXPECT_EQ(hit_length > 10 * idle, true, "the program is long");
+
+	Child busy([] {
+		for (;;)
+			hit(0);
+		return 0;
+	});
+	const Sleep before = sleep_a_little();
+	Event event(breakpoint(hit), busy.pid());
+
+	event.must_attach(filter);
+	event.enable();
+	while (event.count() < 3)
+		usleep(1000);
+
+	const uint64_t hits = event.count();
+	const Sleep now = sleep_a_little();
+	const double begun = seconds_now();
+
+	EXPECT_EQ(event.count() > hits, true, "it was hit meanwhile");
+	kill(busy.pid(), SIGKILL);
+	busy.wait();
+
+	const double died = seconds_now() - begun;
+
+	note("1 ms of sleep takes %.1f ms, at most %.1f; before %.1f, %.1f; it died in %.1f ms",
+	     now.usual * 1e3, now.longest * 1e3, before.usual * 1e3, before.longest * 1e3,
+	     died * 1e3);
+	EXPECT_EQ(now.usual < 10 * (hit_length + before.longest) + 0.1, true,
+		  "others get the CPU in 10 hits");
+	EXPECT_EQ(died < 10 * (hit_length + before.longest) + 1, true, "it dies in 10 hits");
+}
+
+/* Each hit would send a signal, and each signal hit: the limit ends it, should nothing else. */
+TEST("denial.own_signal", "C15", "a breakpoint in what sends its signal does not hit for ever")
+{
+	constexpr uint64_t FOR_EVER = 1000;
+	const int sig = setsig_signal();
+	perf_event_attr attr = breakpoint(hit);
+	Filter filter;
+	Signals signals({ sig, SIGIO });
+	int ends[2];
+
+	attr.bp_addr = kernel_address_of("send_sigio");
+	attr.exclude_kernel = 0;
+	if (!attr.bp_addr)
+		unavailable("/proc/kallsyms does not say where send_sigio() is");
+	/* Without it the kernel takes all of its text to be out of bounds. */
+	if (!kernel_address_of("register_kprobe"))
+		unavailable("no breakpoints in the kernel's text (CONFIG_KPROBES)");
+	run_on(usable_cpus().front());
+
+	Event event(attr);
+
+	event.async(sig, gettid());
+	filter.returns(1);
+	event.must_attach(filter);
+	if (pipe2(ends, O_CLOEXEC))
+		setup_failed("pipe2", errno);
+
+	Fd from(ends[0]), to(ends[1]);
+
+	if (fcntl(from.get(), F_SETOWN, getpid()) || fcntl(from.get(), F_SETFL, O_ASYNC))
+		setup_failed("F_SETOWN and O_ASYNC of a pipe", errno);
+	event.must_refresh(FOR_EVER);
+	/* Sends SIGIO for the pipe, which is the first hit. */
+	if (write(to.get(), "", 1) != 1)
+		setup_failed("write to a pipe", errno);
+	usleep(100'000);
+	EXPECT_EQ(Signals::count(SIGIO), 1, "signals of the pipe");
+	EXPECT_EQ(event.count() > 0, true, "send_sigio() is hit");
+	EXPECT_EQ(event.count() < FOR_EVER, true, "it is not hit until the limit is used up");
+	EXPECT_EQ(Signals::count(sig) > 0, true, "a hit sends its signal");
+}

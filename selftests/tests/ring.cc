@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * C1, C2, C3 for what waits for and reads an event: the ring buffer in its modes, the ways to wait
+ * for it, and the formats of read(2).
+ */
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+
+#include <cerrno>
+
+#include "lib/effects.h"
+#include "harness/test.h"
+#include "lib/perf.h"
+
+/* Of a sample with IP and ADDR, and the header. */
+static constexpr uint64_t SAMPLE_BYTES = 24;
+
+static void hit_times(uint64_t times)
+{
+	for (uint64_t i = 0; i < times; i++)
+		hit(i);
+}
+
+/* So many hits of one verdict. */
+struct Burst {
+	uint32_t verdict;
+	uint64_t hits;
+};
+
+/* How often poll(2) was ready, asked after each of the hits. */
+static uint64_t polls_in(Filter &filter, const Ring &ring, const Burst &burst)
+{
+	uint64_t polls = 0;
+
+	filter.returns(burst.verdict);
+	for (uint64_t i = 0; i < burst.hits; i++) {
+		hit(i);
+		polls += ring.poll_ready();
+	}
+	return polls;
+}
+
+/*
+ * Ways to be woken less often than at every sample. After WAKE_AFTER samples there has to be one
+ * wakeup: of these, and not of the hits.
+ */
+static constexpr uint64_t WAKE_AFTER = 4;
+
+static const struct {
+	const char *name, *what;
+	void (*set)(perf_event_attr &attr);
+} wakeups[] = {
+	{ "wakeup_events", "wakeup_events of N",
+	  [](auto &attr) { attr.wakeup_events = WAKE_AFTER; } },
+	{ "watermark", "a watermark of N samples",
+	  [](auto &attr) {
+		  attr.watermark = 1;
+		  /* The kernel wakes once there is more than that. */
+		  attr.wakeup_watermark = WAKE_AFTER * SAMPLE_BYTES - 1;
+	  } },
+};
+
+static perf_event_attr with(void (*set)(perf_event_attr &attr))
+{
+	perf_event_attr attr = breakpoint(hit);
+
+	set(attr);
+	return attr;
+}
+
+static void check_late_wakeup(void (*set)(perf_event_attr &attr))
+{
+	constexpr uint64_t BEFORE = WAKE_AFTER - 1;
+	Filter filter;
+	Event event(with(set));
+	Ring ring(event);
+
+	event.must_attach(filter);
+	event.enable();
+	EXPECT_EQ(polls_in(filter, ring, { 1, BEFORE }), 0, "wakeups, one sample too few");
+	EXPECT_EQ(polls_in(filter, ring, { 0, HITS }), 0, "wakeups for rejected hits");
+	EXPECT_EQ(polls_in(filter, ring, { 1, 1 }), 1, "wakeups for the last sample due");
+	EXPECT_EQ(polls_in(filter, ring, { 0, HITS }), 0, "wakeups for rejected hits after it");
+	EXPECT_EQ(polls_in(filter, ring, { 1, BEFORE }), 0, "wakeups, one sample too few again");
+	ring.drain();
+	EXPECT_EQ(ring.samples(), 2 * BEFORE + 1, "samples");
+	EXPECT_EQ(event.count(), 2 * HITS + 2 * BEFORE + 1, "hits counted");
+}
+
+static void check_late_wakeup_accepted(void (*set)(perf_event_attr &attr))
+{
+	for (bool attached : { false, true }) {
+		Filter filter;
+		Event event(with(set));
+		Ring ring(event);
+
+		if (attached)
+			event.must_attach(filter);
+		event.enable();
+		EXPECT_EQ(polls_in(filter, ring, { 1, HITS }), HITS / WAKE_AFTER, "wakeups");
+		ring.drain();
+		EXPECT_EQ(ring.samples(), HITS, "samples");
+	}
+}
+
+/* Whether the caller, asking once and without waiting, is told that @fd is ready. */
+static bool ready_in_poll(int fd)
+{
+	pollfd poller = { fd, POLLIN, 0 };
+
+	return poll(&poller, 1, 0) == 1 && poller.revents == POLLIN;
+}
+
+static bool ready_in_select(int fd)
+{
+	fd_set readable;
+	timeval now = {};
+
+	FD_ZERO(&readable);
+	FD_SET(fd, &readable);
+	return select(fd + 1, &readable, nullptr, nullptr, &now) == 1 && FD_ISSET(fd, &readable);
+}
+
+template <uint32_t flags> static bool ready_in_epoll(int fd)
+{
+	static const Fd waiter(epoll_create1(EPOLL_CLOEXEC));
+	epoll_event event = {};
+
+	event.events = EPOLLIN | flags;
+	/* EEXIST, but for the first time. */
+	epoll_ctl(waiter.get(), EPOLL_CTL_ADD, fd, &event);
+	return epoll_wait(waiter.get(), &event, 1, 0) == 1 && event.events == EPOLLIN;
+}
+
+static const struct {
+	const char *name;
+	bool (*ready)(int fd);
+} waiters[] = {
+	{ "poll", ready_in_poll },
+	{ "select", ready_in_select },
+	{ "epoll", ready_in_epoll<0> },
+	{ "epoll_edge", ready_in_epoll<EPOLLET> },
+};
+
+/* With O_ASYNC as well, since on an old kernel a rejected hit wakes the waiters only then. */
+static void check_waiter(bool (*ready)(int fd), Verdict verdict)
+{
+	Filter filter;
+	Signals signals({ SIGIO });
+	Event event(breakpoint(hit));
+	Ring ring(event);
+	uint64_t after_hits = 0, again = 0;
+
+	event.async();
+	filter.returns(verdict.returns);
+	if (verdict.attached)
+		event.must_attach(filter);
+	event.enable();
+	EXPECT_EQ(ready(event.fd()), false, "ready before the first hit");
+	for (uint64_t i = 0; i < HITS; i++) {
+		hit(i);
+		after_hits += ready(event.fd());
+		again += ready(event.fd());
+	}
+
+	bool delivers = !verdict.attached || verdict.returns;
+
+	EXPECT_EQ(after_hits, delivers ? HITS : 0, "times ready after a hit");
+	EXPECT_EQ(again, 0, "times ready once more with no further hit");
+}
+
+static const bool added = [] {
+	for (auto &w : wakeups) {
+		std::string name = std::string("ring.") + w.name, what = w.what;
+
+		add_test({ name + ".rejected", "C1", "rejected hits do not count towards " + what,
+			   [&w] { check_late_wakeup(w.set); } });
+		add_test({ name + ".accepted", "C2", what + " wakes at every Nth accepted hit",
+			   [&w] { check_late_wakeup_accepted(w.set); } });
+	}
+	for (auto &w : waiters) {
+		std::string name = std::string("ring.") + w.name;
+
+		add_test({ name + ".rejected", "C1", "nothing is ready after a rejected hit",
+			   [&w] { check_waiter(w.ready, rejects); } });
+		add_test({ name + ".accepted", "C2",
+			   "an accepted hit is ready once, as with no program", [&w] {
+				   check_waiter(w.ready, no_program);
+				   check_waiter(w.ready, { true, 1 });
+			   } });
+	}
+	return true;
+}();
+
+static perf_event_attr backward()
+{
+	perf_event_attr attr = breakpoint(hit);
+
+	attr.write_backward = 1;
+	return attr;
+}
+
+TEST("ring.overwrite.rejected", "C1", "rejected hits push nothing out of a ring that overwrites")
+{
+	Filter filter;
+	Event event(backward());
+	Ring ring(event, Ring::Mode::OVERWRITE, 1);
+	uint64_t fit = ring.size() / SAMPLE_BYTES;
+
+	event.must_attach(filter);
+	event.enable();
+	hit_times(2 * fit);
+	ring.drain();
+	EXPECT_EQ(ring.samples(), 0, "samples, all rejected");
+	filter.returns(1);
+	hit_times(HITS);
+	filter.returns(0);
+	hit_times(2 * fit);
+	ring.drain();
+	EXPECT_EQ(ring.samples(), HITS, "samples, rejected hits around them");
+	EXPECT_EQ(event.count(), 4 * fit + HITS, "hits counted");
+}
+
+TEST("ring.overwrite.accepted", "C2", "a ring that overwrites keeps the newest accepted hits")
+{
+	for (bool attached : { false, true }) {
+		Filter filter;
+		Event event(backward());
+		Ring ring(event, Ring::Mode::OVERWRITE, 1);
+		uint64_t fit = ring.size() / SAMPLE_BYTES;
+
+		filter.returns(1);
+		if (attached)
+			event.must_attach(filter);
+		event.enable();
+		hit_times(2 * fit);
+		ring.drain();
+		EXPECT_EQ(ring.samples(), fit, "samples kept");
+		EXPECT_EQ(ring.records(PERF_RECORD_LOST), 0, "lost records");
+		EXPECT_EQ(filter.runs(), attached ? 2 * fit : 0, "runs of the program");
+	}
+}
+
+/* Reads { value, lost }. */
+static perf_event_attr counting_lost()
+{
+	perf_event_attr attr = breakpoint(hit);
+
+	attr.read_format = PERF_FORMAT_LOST;
+	return attr;
+}
+
+TEST("ring.full.rejected", "C1", "rejected hits on a full ring are not lost samples")
+{
+	constexpr uint64_t VALUE = 0, LOST = 1;
+	Filter filter;
+	Event event(counting_lost());
+	Ring ring(event, Ring::Mode::NORMAL, 1);
+	uint64_t fit = ring.size() / SAMPLE_BYTES;
+
+	event.must_attach(filter);
+	event.enable();
+	filter.returns(1);
+	hit_times(fit);
+	filter.returns(0);
+	hit_times(HITS);
+	EXPECT_EQ(event.read_words()[LOST], 0, "PERF_FORMAT_LOST");
+	ring.drain();
+	filter.returns(1);
+	hit(0);
+	ring.drain();
+	EXPECT_EQ(ring.samples(), fit + 1, "samples");
+	EXPECT_EQ(ring.lost(), 0, "lost, as PERF_RECORD_LOST has it");
+	EXPECT_EQ(event.read_words()[VALUE], fit + HITS + 1, "hits counted");
+}
+
+TEST("ring.full.accepted", "C2", "accepted hits on a full ring are lost, and said to be")
+{
+	constexpr uint64_t LOST = 1;
+
+	for (bool attached : { false, true }) {
+		Filter filter;
+		Event event(counting_lost());
+		Ring ring(event, Ring::Mode::NORMAL, 1);
+		uint64_t fit = ring.size() / SAMPLE_BYTES;
+
+		filter.returns(1);
+		if (attached)
+			event.must_attach(filter);
+		event.enable();
+		hit_times(fit + HITS);
+		ring.drain();
+		EXPECT_EQ(event.read_words()[LOST], HITS, "PERF_FORMAT_LOST");
+		/* Space again: the record of what was lost comes ahead of the next sample. */
+		hit(0);
+		ring.drain();
+		EXPECT_EQ(ring.samples(), fit + 1, "samples");
+		EXPECT_EQ(ring.lost(), HITS, "lost, as PERF_RECORD_LOST has it");
+	}
+}
+
+TEST("ring.read.formats", "C3", "read(2) gives the hits and the id whatever the program says")
+{
+	for (Verdict verdict : { no_program, rejects, Verdict{ true, 1 } }) {
+		perf_event_attr attr = breakpoint(hit);
+		Filter filter;
+
+		attr.read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING |
+				   PERF_FORMAT_ID;
+
+		Event event(attr);
+
+		filter.returns(verdict.returns);
+		if (verdict.attached)
+			event.must_attach(filter);
+		event.enable();
+		hit_times(HITS);
+
+		enum { VALUE, ENABLED, RUNNING, ID, WORDS };
+		std::vector<uint64_t> words = event.read_words();
+
+		if (words.size() != WORDS)
+			fail("read(2) gave %zu words", words.size());
+		EXPECT_EQ(words[VALUE], HITS, "value");
+		EXPECT_EQ(words[RUNNING], words[ENABLED], "time running, against enabled");
+		EXPECT_EQ(words[ID], event.id(), "id");
+	}
+}
+
+TEST("ring.read.group", "C3", "a read of a group has the hits of a rejecting and an accepting one")
+{
+	perf_event_attr first = breakpoint(hit), second = breakpoint(hit_other);
+	Filter rejecting, accepting;
+
+	first.read_format = second.read_format = PERF_FORMAT_GROUP | PERF_FORMAT_ID;
+	second.disabled = 0; /* goes by the leader */
+
+	Event leader(first), sibling(second, 0, -1, &leader);
+	Ring leader_ring(leader), sibling_ring(sibling);
+
+	accepting.returns(1);
+	leader.must_attach(rejecting);
+	sibling.must_attach(accepting);
+	leader.enable();
+	hit_times(HITS);
+	for (uint64_t i = 0; i < 2 * HITS; i++)
+		hit_other(i);
+
+	enum { NUMBER, VALUE, ID, SIBLING_VALUE, SIBLING_ID, WORDS };
+	std::vector<uint64_t> words = leader.read_words();
+
+	if (words.size() != WORDS)
+		fail("read(2) gave %zu words", words.size());
+	EXPECT_EQ(words[NUMBER], 2, "events");
+	EXPECT_EQ(words[VALUE], HITS, "value of the leader");
+	EXPECT_EQ(words[ID], leader.id(), "id of the leader");
+	EXPECT_EQ(words[SIBLING_VALUE], 2 * HITS, "value of the sibling");
+	EXPECT_EQ(words[SIBLING_ID], sibling.id(), "id of the sibling");
+	leader_ring.drain();
+	sibling_ring.drain();
+	EXPECT_EQ(leader_ring.samples(), 0, "samples of the leader");
+	EXPECT_EQ(sibling_ring.samples(), 2 * HITS, "samples of the sibling");
+}
+
+TEST("ring.shared", "C1", "of two events on one ring only the accepting one writes to it")
+{
+	Filter rejecting, accepting;
+	Event quiet(breakpoint(hit)), loud(breakpoint(hit_other));
+	Ring ring(loud);
+
+	quiet.write_to(loud);
+	accepting.returns(1);
+	quiet.must_attach(rejecting);
+	loud.must_attach(accepting);
+	quiet.enable();
+	loud.enable();
+	for (uint64_t i = 0; i < HITS; i++) {
+		hit(i);
+		EXPECT_EQ(ring.poll_ready(), false, "ready after a rejected hit");
+		hit_other(i);
+		EXPECT_EQ(ring.poll_ready(), true, "ready after an accepted hit");
+	}
+	ring.drain();
+	EXPECT_EQ(ring.samples(), HITS, "samples");
+	EXPECT_EQ(ring.samples_at(reinterpret_cast<void *>(hit_other)), HITS, "accepted samples");
+	EXPECT_EQ(quiet.count(), HITS, "hits counted by the rejecting one");
+}
+
+/*
+ * The kernel writes the record on the way back to user mode, so there is nothing to wait for. What
+ * has to be done before the program runs is more for one that can see the sample.
+ */
+static void check_deferred_callchain(Program program, bool accept)
+{
+	perf_event_attr attr = breakpoint(hit);
+	Filter filter(program);
+
+	attr.sample_type |= PERF_SAMPLE_CALLCHAIN;
+	attr.exclude_callchain_kernel = 1;
+	defer_callchain(attr);
+
+	Event event(attr);
+	Ring ring(event);
+
+	filter.returns(accept);
+	event.must_attach(filter);
+	event.enable();
+	hit_times(HITS);
+	event.disable();
+	ring.drain();
+	EXPECT_EQ(ring.samples(), accept ? HITS : 0, "samples");
+	EXPECT_EQ(ring.records(RECORD_CALLCHAIN_DEFERRED), accept ? HITS : 0,
+		  "deferred callchains");
+}
+
+TEST("ring.deferred_callchain.rejected", "C1", "a rejected hit leaves no deferred callchain")
+{
+	check_deferred_callchain(Program::ON_OVERFLOW, false);
+	check_deferred_callchain(Program::READS_SAMPLE, false);
+}
+
+TEST("ring.deferred_callchain.accepted", "C2", "an accepted hit leaves its deferred callchain")
+{
+	check_deferred_callchain(Program::ON_OVERFLOW, true);
+	check_deferred_callchain(Program::READS_SAMPLE, true);
+}

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A program that shares a map with a task in bpf(2), which it preempts in the midst of it: C6. In
+ * user mode and in the kernel's accesses to user memory every hit runs the program, and what the
+ * helpers tell it is what they would tell one that is alone.
+ */
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+#include "lib/effects.h"
+#include "harness/test.h"
+#include "lib/perf.h"
+#include "bpf/shared.h"
+
+#include <shared.skel.h>
+
+using Value = std::vector<char>;
+
+/* What the task has that is in bpf(2). */
+struct Churn {
+	int map;
+	std::vector<uint32_t> keys;
+	Value values;
+
+	explicit Churn(const bpf_map *of)
+		: map(bpf_map__fd(of))
+		, keys(SHARED_KEYS)
+		, values(SHARED_KEYS * SHARED_VALUE)
+	{
+		std::iota(keys.begin(), keys.end(), 0);
+	}
+};
+
+static void churn_hash(Churn &c)
+{
+	uint32_t batch, n = SHARED_KEYS;
+
+	bpf_map_update_batch(c.map, c.keys.data(), c.values.data(), &n, nullptr);
+	for (uint32_t key : { 0, 1 }) {
+		bpf_map_update_elem(c.map, &key, c.values.data(), BPF_ANY);
+		bpf_map_lookup_elem(c.map, &key, c.values.data());
+	}
+	n = SHARED_KEYS;
+	bpf_map_lookup_batch(c.map, nullptr, &batch, c.keys.data(), c.values.data(), &n, nullptr);
+	std::iota(c.keys.begin(), c.keys.end(), 0);
+	for (uint32_t key : c.keys)
+		bpf_map_lookup_and_delete_elem(c.map, &key, c.values.data());
+	n = SHARED_KEYS;
+	bpf_map_delete_batch(c.map, c.keys.data(), &n, nullptr);
+}
+
+static void churn_trie(Churn &c)
+{
+	for (uint32_t address : c.keys) {
+		uint32_t prefix[] = { 32, address };
+
+		bpf_map_update_elem(c.map, prefix, c.values.data(), BPF_ANY);
+		bpf_map_lookup_elem(c.map, prefix, c.values.data());
+	}
+	for (uint32_t address : c.keys) {
+		uint32_t prefix[] = { 32, address };
+
+		bpf_map_delete_elem(c.map, prefix);
+	}
+}
+
+static void churn_queue(Churn &c)
+{
+	bpf_map_update_elem(c.map, nullptr, c.values.data(), BPF_EXIST);
+	bpf_map_lookup_elem(c.map, nullptr, c.values.data());
+	bpf_map_lookup_and_delete_elem(c.map, nullptr, c.values.data());
+}
+
+static void churn_stacks(Churn &c)
+{
+	for (uint32_t key : c.keys) {
+		bpf_map_lookup_elem(c.map, &key, c.values.data());
+		bpf_map_delete_elem(c.map, &key);
+	}
+}
+
+/* bpf(2) has nothing to do with a ring, so it is a map beside it. */
+static void churn_beside(Churn &c)
+{
+	static const Fd beside(bpf_map_create(BPF_MAP_TYPE_ARRAY, nullptr, sizeof(uint32_t),
+					      4 * SHARED_VALUE, 1, nullptr));
+	uint32_t key = 0;
+
+	bpf_map_lookup_elem(beside.get(), &key, c.values.data());
+}
+
+/* Of its own and of the program's task; by descriptors, which stand for tasks. */
+static void churn_tasks(Churn &c)
+{
+	static const Fd process(syscall(SYS_pidfd_open, getpid(), 0));
+	int fd = process.get();
+
+	bpf_map_update_elem(c.map, &fd, c.values.data(), BPF_ANY);
+	bpf_map_lookup_elem(c.map, &fd, c.values.data());
+}
+
+using Hits = uint64_t (*)(int in, int out);
+
+static constexpr uint64_t BATCH = 10;
+static volatile uint64_t watched;
+
+/* A byte that the task writes comes out of the pipe into the same word, which the kernel writes. */
+static uint64_t write_watched(int in, int out)
+{
+	for (uint64_t i = 0; i < BATCH; i++) {
+		char byte = 'x';
+
+		watched = i;
+		if (write(in, &byte, 1) != 1 || read(out, const_cast<uint64_t *>(&watched), 1) != 1)
+			setup_failed("write to and read from a pipe", errno);
+	}
+	return 2 * BATCH;
+}
+
+/* The same with pages that nobody has touched. */
+static uint64_t fault(int in, int out)
+{
+	const size_t page = sysconf(_SC_PAGESIZE), size = 2 * BATCH * page;
+	auto *pages = static_cast<char *>(
+		mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+
+	if (pages == MAP_FAILED)
+		setup_failed("mmap", errno);
+	for (uint64_t i = 0; i < 2 * BATCH; i += 2) {
+		*static_cast<volatile char *>(pages + i * page) = 1;
+		if (write(in, pages + i * page, 1) != 1 ||
+		    read(out, pages + (i + 1) * page, 1) != 1)
+			setup_failed("write to and read from a pipe", errno);
+	}
+	munmap(pages, size);
+	return 2 * BATCH;
+}
+
+static perf_event_attr event_of(Hits hits)
+{
+	perf_event_attr attr = breakpoint(Access::WRITE, &watched, sizeof(watched));
+
+	if (hits == fault) {
+		attr.type = PERF_TYPE_SOFTWARE;
+		attr.config = PERF_COUNT_SW_PAGE_FAULTS;
+		attr.bp_type = 0;
+		attr.bp_addr = attr.bp_len = 0;
+	}
+	attr.exclude_kernel = 0;
+	return attr;
+}
+
+static const struct Shared {
+	const char *name;
+	void (*churn)(Churn &churn);
+	Hits hits;
+} shared_maps[] = {
+	{ "hash", churn_hash, write_watched },		{ "lru_hash", churn_hash, write_watched },
+	{ "lpm_trie", churn_trie, write_watched },	{ "queue", churn_queue, write_watched },
+	{ "stack", churn_queue, write_watched },	{ "ringbuf", churn_beside, write_watched },
+	{ "stack_map", churn_stacks, write_watched },	{ "build_ids", churn_stacks, fault },
+	{ "task_storage", churn_tasks, write_watched },
+};
+
+/* The program in_NAME and the map NAME of shared.bpf.c. */
+class Sharing {
+public:
+	explicit Sharing(const std::string &name)
+	{
+		bool tasks = name == "task_storage";
+		bpf_program *program;
+		bpf_map *map;
+
+		if (tasks && access("/sys/kernel/btf/vmlinux", F_OK))
+			unavailable("the kernel has no BTF (CONFIG_DEBUG_INFO_BTF)");
+		if (tasks && !libbpf_probe_bpf_helper(BPF_PROG_TYPE_PERF_EVENT,
+						      BPF_FUNC_task_storage_get, nullptr))
+			unavailable("the kernel has no task storage (it came with 5.12)");
+		libbpf_set_print(nullptr);
+		skel_ = shared__open();
+		if (!skel_)
+			setup_failed("bpf object", errno);
+		bpf_object__for_each_program(program, skel_->obj) bpf_program__set_autoload(
+			program, bpf_program__name(program) == "in_" + name);
+		bpf_object__for_each_map(map, skel_->obj) bpf_map__set_autocreate(
+			map, bpf_map__name(map) == name || bpf_map__is_internal(map));
+		if (int err = shared__load(skel_))
+			setup_failed("bpf() to load the program", -err);
+		map_ = bpf_object__find_map_by_name(skel_->obj, name.c_str());
+		prog_ = bpf_object__find_program_by_name(skel_->obj, ("in_" + name).c_str());
+	}
+	~Sharing()
+	{
+		shared__destroy(skel_);
+	}
+	Sharing(const Sharing &) = delete;
+
+	const bpf_map *map() const
+	{
+		return map_;
+	}
+	int prog_fd() const
+	{
+		return bpf_program__fd(prog_);
+	}
+	const volatile auto *globals() const
+	{
+		return skel_->bss;
+	}
+	/* What the program will find. */
+	void prepare() const
+	{
+		uint32_t prefix[] = { 32, SHARED_KEYS };
+		Value value(SHARED_VALUE);
+		Fd process(syscall(SYS_pidfd_open, getpid(), 0));
+		int fd = process.get();
+
+		if ((map_ == skel_->maps.lpm_trie &&
+		     bpf_map_update_elem(bpf_map__fd(map_), prefix, value.data(), BPF_ANY)) ||
+		    (map_ == skel_->maps.task_storage &&
+		     bpf_map_update_elem(bpf_map__fd(map_), &fd, value.data(), BPF_ANY)))
+			setup_failed("bpf() to fill the map", errno);
+		if (map_ == skel_->maps.ringbuf) {
+			reader_ = ring_buffer__new(
+				bpf_map__fd(map_), [](void *, void *, size_t) { return 0; },
+				nullptr, nullptr);
+			if (!reader_)
+				setup_failed("ring_buffer__new", errno);
+		}
+	}
+	void empty() const
+	{
+		if (reader_)
+			ring_buffer__consume(reader_);
+	}
+
+private:
+	shared *skel_;
+	bpf_map *map_;
+	bpf_program *prog_;
+	mutable ring_buffer *reader_ = nullptr;
+};
+
+static void check_shared(const Shared &shared)
+{
+	constexpr uint64_t ENOUGH = 100'000;
+	constexpr long MILLISECONDS = 4000;
+	const int cpu = usable_cpus().front();
+	const sched_param realtime = { .sched_priority = 1 };
+	Sharing program(shared.name);
+	std::atomic<bool> stop = false;
+	std::atomic<uint64_t> rounds = 0;
+	uint64_t hits = 0, counted = 0;
+	int ends[2];
+
+	if (pipe(ends))
+		setup_failed("pipe", errno);
+
+	Fd out(ends[0]), in(ends[1]);
+
+	program.prepare();
+	run_on(cpu);
+
+	std::thread in_bpf([&] {
+		Churn churn(program.map());
+
+		while (!stop) {
+			shared.churn(churn);
+			rounds++;
+		}
+	});
+
+	while (!rounds)
+		sched_yield();
+	/* To preempt it as soon as the timer fires. */
+	if (!sched_setscheduler(0, SCHED_FIFO, &realtime)) {
+		Event event(event_of(shared.hits));
+		Ring ring(event);
+
+		if (ioctl(event.fd(), PERF_EVENT_IOC_SET_BPF, program.prog_fd()))
+			setup_failed("PERF_EVENT_IOC_SET_BPF", errno);
+		event.enable();
+		for (long end = milliseconds_now() + MILLISECONDS;
+		     program.globals()->runs >= counted && hits < ENOUGH &&
+		     milliseconds_now() < end;) {
+			usleep(50 + hits % 201);
+			hits += shared.hits(in.get(), out.get());
+			counted = event.count();
+			program.empty();
+			ring.forget();
+			ring.drain();
+		}
+		event.disable();
+		counted = event.count();
+	}
+	stop = true;
+	in_bpf.join();
+	if (!hits)
+		unavailable("no permission for SCHED_FIFO");
+
+	uint64_t runs = program.globals()->runs, wrong = program.globals()->wrong;
+
+	note("%lu of %lu hits lost, %lu rounds of bpf()", counted - runs, counted, rounds.load());
+	if (wrong)
+		note("%lu times a helper said what it should not, the last time %ld", wrong,
+		     long(program.globals()->said));
+	EXPECT_EQ(counted >= hits, true, "hits counted");
+	EXPECT_EQ(runs, counted, "runs of the program");
+	EXPECT_EQ(wrong, 0, "runs whose helpers failed");
+}
+
+static const bool added = [] {
+	for (const Shared &shared : shared_maps) {
+		std::string what = shared.name;
+
+		for (char &c : what)
+			c = c == '_' ? ' ' : c;
+		add_test({ std::string("races.shared_map.") + shared.name, "C6",
+			   "a hit amid bpf() on the " + what + " that its program uses runs it",
+			   [&shared] { check_shared(shared); } });
+	}
+	return true;
+}();

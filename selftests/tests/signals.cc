@@ -1,0 +1,499 @@
+// SPDX-License-Identifier: GPL-2.0
+/* C1, C2: who gets a signal for a hit, what comes with it, and what a limit makes of it. */
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+#include <thread>
+
+#include "lib/effects.h"
+#include "harness/test.h"
+#include "lib/perf.h"
+
+static void hit_times(uint64_t times)
+{
+	for (uint64_t i = 0; i < times; i++)
+		hit(i);
+}
+
+/* Keeps @sig pending, in this thread and in those and the children that it starts. */
+static void block(int sig)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, sig);
+	if (sigprocmask(SIG_BLOCK, &set, nullptr))
+		setup_failed("sigprocmask", errno);
+}
+
+static void unblock(int sig)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, sig);
+	if (sigprocmask(SIG_UNBLOCK, &set, nullptr))
+		setup_failed("sigprocmask", errno);
+}
+
+static bool is_pending(int sig)
+{
+	sigset_t set;
+
+	return !sigpending(&set) && sigismember(&set, sig);
+}
+
+/*
+ * The blocked signals @sig of events that the caller was sent before one of sigqueue(3), which
+ * ends them: real-time signals stay in order.
+ */
+static uint64_t events_received(int sig)
+{
+	sigset_t set;
+	siginfo_t info;
+	uint64_t n = 0;
+
+	sigemptyset(&set);
+	sigaddset(&set, sig);
+	for (;;) {
+		if (sigwaitinfo(&set, &info) != sig)
+			continue; /* EINTR */
+		if (info.si_code == SI_QUEUE)
+			return n;
+		n++;
+	}
+}
+
+static void end_events(int sig, pid_t pid)
+{
+	if (sigqueue(pid, sig, {}))
+		setup_failed("sigqueue", errno);
+}
+
+/* HITS hits whose signals go to @owner, which is this process or another one. */
+static void hit_for(int owner_type, pid_t owner, Verdict verdict)
+{
+	Filter filter;
+	Event event(breakpoint(hit));
+
+	event.async(setsig_signal(), owner_type, owner);
+	filter.returns(verdict.returns);
+	if (verdict.attached)
+		event.must_attach(filter);
+	event.enable();
+	hit_times(HITS);
+	EXPECT_EQ(event.count(), HITS, "hits counted");
+}
+
+static uint64_t delivered(Verdict verdict)
+{
+	return !verdict.attached || verdict.returns ? HITS : 0;
+}
+
+/* A thread that owns the event, beside the one that hits and must not be sent a thing. */
+static void check_owning_thread(Verdict verdict)
+{
+	const int sig = setsig_signal();
+	Fd ready(eventfd(0, EFD_CLOEXEC)), done(eventfd(0, EFD_CLOEXEC));
+	pid_t tid = 0;
+	uint64_t received = 0;
+
+	block(sig);
+	std::thread owner([&] {
+		uint64_t n;
+
+		tid = gettid();
+		eventfd_write(ready.get(), 1);
+		eventfd_read(done.get(), &n);
+		/* To the process, but this thread alone waits for it. */
+		received = events_received(sig);
+	});
+	uint64_t n;
+
+	eventfd_read(ready.get(), &n);
+	hit_for(F_OWNER_TID, tid, verdict);
+	EXPECT_EQ(is_pending(sig), false, "a signal for another thread");
+	eventfd_write(done.get(), 1);
+	/* What is sent to a thread it takes ahead of what is sent to the process. */
+	end_events(sig, getpid());
+	owner.join();
+	EXPECT_EQ(received, delivered(verdict), "signals to the thread");
+}
+
+static void check_owning_process(Verdict verdict)
+{
+	const int sig = setsig_signal();
+
+	block(sig);
+	Child owner([=] { return events_received(sig); });
+
+	hit_for(F_OWNER_PID, owner.pid(), verdict);
+	EXPECT_EQ(is_pending(sig), false, "a signal for another process");
+	end_events(sig, owner.pid());
+	EXPECT_EQ(WEXITSTATUS(owner.wait()), delivered(verdict), "signals to the process");
+}
+
+/* The group has this process, which the harness has made its leader, and its child. */
+static void check_owning_group(Verdict verdict)
+{
+	const int sig = setsig_signal();
+
+	block(sig);
+	Child other([=] { return events_received(sig); });
+
+	hit_for(F_OWNER_PGRP, getpgrp(), verdict);
+	for (pid_t pid : { getpid(), other.pid() })
+		end_events(sig, pid);
+	EXPECT_EQ(events_received(sig), delivered(verdict), "signals to the leader");
+	EXPECT_EQ(WEXITSTATUS(other.wait()), delivered(verdict), "signals to its child");
+}
+
+static const struct {
+	const char *name;
+	void (*check)(Verdict verdict);
+} owners[] = {
+	{ "thread", check_owning_thread },
+	{ "process", check_owning_process },
+	{ "group", check_owning_group },
+};
+
+/* A limit, and what goes on around each of the accepted hits. */
+static const struct {
+	uint64_t limit, rejected;
+} limits[] = { { 1, 0 }, { 1, HITS }, { LIMIT, 0 }, { LIMIT, 1 }, { LIMIT, HITS } };
+
+/* Rejected hits come before, between and after the accepted ones, and change nothing for them. */
+static void check_limit(uint64_t limit, uint64_t rejected)
+{
+	const int sig = setsig_signal();
+	Filter filter;
+	Signals signals({ sig });
+	Event event(breakpoint(hit));
+	Ring ring(event);
+
+	event.async(sig, gettid());
+	event.must_attach(filter);
+	event.must_refresh(limit);
+	for (uint64_t i = 0; i < limit; i++) {
+		filter.returns(0);
+		hit_times(rejected);
+		EXPECT_EQ(Signals::count(sig, POLL_HUP), 0, "POLL_HUP before the limit");
+		filter.returns(1);
+		hit(i);
+		EXPECT_EQ(Signals::count(sig), i + 1, "signals up to this accepted hit");
+	}
+	filter.returns(0);
+	hit_times(rejected);
+	filter.returns(1);
+	hit_times(HITS);
+
+	uint64_t hits = limit * (rejected + 1);
+
+	ring.drain();
+	EXPECT_EQ(event.count(), hits, "hits counted until the limit");
+	EXPECT_EQ(filter.runs(), hits, "runs of the program");
+	EXPECT_EQ(ring.samples(), limit, "samples");
+	EXPECT_EQ(Signals::count(sig, POLL_IN), limit - 1, "POLL_IN");
+	EXPECT_EQ(Signals::count(sig, POLL_HUP), 1, "POLL_HUP");
+}
+
+static const bool added = [] {
+	for (auto &o : owners) {
+		std::string name = std::string("signals.owner.") + o.name, to = o.name;
+
+		add_test({ name + ".rejected", "C1", "rejected hits signal no owning " + to,
+			   [&o] { o.check(rejects); } });
+		add_test({ name + ".accepted", "C2", "accepted hits signal the owning " + to, [&o] {
+				  o.check(no_program);
+				  o.check({ true, 1 });
+			  } });
+	}
+	for (auto &l : limits) {
+		std::string limit = std::to_string(l.limit), rejected = std::to_string(l.rejected);
+
+		add_test({ "signals.limit_" + limit + ".among_" + rejected,
+			   l.rejected ? "C1" : "C2",
+			   "accepted hit " + limit + " is the POLL_HUP, " + rejected +
+				   " rejected around each",
+			   [&l] { check_limit(l.limit, l.rejected); } });
+	}
+	return true;
+}();
+
+TEST("signals.limit.added", "C1", "REFRESH adds to what rejected hits have left of a limit")
+{
+	constexpr uint64_t FIRST = 2, MORE = 3;
+	const int sig = setsig_signal();
+	Filter filter;
+	Signals signals({ sig });
+	Event event(breakpoint(hit));
+
+	event.async(sig, gettid());
+	event.must_attach(filter);
+	event.must_refresh(FIRST);
+	hit_times(HITS);
+	event.must_refresh(MORE);
+	hit_times(HITS);
+	filter.returns(1);
+	hit_times(HITS);
+	EXPECT_EQ(event.count(), 2 * HITS + FIRST + MORE, "hits counted until the limit");
+	EXPECT_EQ(Signals::count(sig, POLL_IN), FIRST + MORE - 1, "POLL_IN");
+	EXPECT_EQ(Signals::count(sig, POLL_HUP), 1, "POLL_HUP");
+}
+
+TEST("signals.siginfo", "C2", "F_SETSIG says which descriptor was hit, POLL_IN or POLL_HUP")
+{
+	const int sig = setsig_signal();
+
+	for (bool attached : { false, true }) {
+		Filter filter;
+		Signals signals({ sig });
+		Event event(breakpoint(hit));
+
+		event.async(sig, gettid());
+		filter.returns(1);
+		if (attached)
+			event.must_attach(filter);
+		event.must_refresh(2);
+
+		hit(0);
+		siginfo_t in = Signals::last(sig);
+
+		EXPECT_EQ(in.si_fd, event.fd(), "si_fd of a hit");
+		EXPECT_EQ(in.si_code, POLL_IN, "si_code of a hit");
+		EXPECT_EQ(in.si_band, POLLIN | POLLRDNORM, "si_band of a hit");
+
+		hit(1);
+		siginfo_t hup = Signals::last(sig);
+
+		EXPECT_EQ(hup.si_fd, event.fd(), "si_fd at the limit");
+		EXPECT_EQ(hup.si_code, POLL_HUP, "si_code at the limit");
+		EXPECT_EQ(hup.si_band, POLLHUP | POLLERR, "si_band at the limit");
+	}
+}
+
+TEST("signals.two_events", "C1", "of two events on one signal the rejecting one never shows up")
+{
+	const int sig = setsig_signal();
+	Filter rejecting, accepting;
+	Signals signals({ sig });
+	Event quiet(breakpoint(hit)), loud(breakpoint(hit_other));
+	uint64_t from_loud = 0;
+
+	accepting.returns(1);
+	quiet.must_attach(rejecting);
+	loud.must_attach(accepting);
+	for (Event *event : { &quiet, &loud }) {
+		event->async(sig, gettid());
+		event->enable();
+	}
+	for (uint64_t i = 0; i < HITS; i++) {
+		hit(i);
+		hit_other(i);
+		from_loud += Signals::last(sig).si_fd == loud.fd();
+	}
+	EXPECT_EQ(from_loud, HITS, "signals of the accepting one");
+	EXPECT_EQ(Signals::count(sig), HITS, "signals in all");
+}
+
+/*
+ * On PREEMPT_RT a thread of the kernel sends the signal. Something that waits for the next tick, as
+ * waking up who reads the kernel's messages does, must not make the signal wait as well: all of
+ * that time's hits would have one.
+ */
+TEST("signals.behind_lazy_work", "C6", "work that may wait for a tick does not hold up the signal")
+{
+	static constexpr char kmsg[] = "/dev/kmsg", line[] = "perf_bpf_filter: to be read\n";
+	constexpr uint64_t TRIES = 10;
+	const int sig = setsig_signal();
+	Fd messages(open(kmsg, O_WRONLY | O_CLOEXEC));
+	Child reader([] {
+		Fd to_come(open(kmsg, O_RDONLY | O_CLOEXEC));
+		char text[1024];
+
+		lseek(to_come.get(), 0, SEEK_END);
+		/* EPIPE: it was not quick enough, and some are gone. */
+		while (read(to_come.get(), text, sizeof(text)) >= 0 || errno == EPIPE)
+			;
+		return 1;
+	});
+	Filter filter;
+	Signals signals({ sig });
+	Event event(breakpoint(hit));
+
+	if (!messages.valid())
+		unavailable("no /dev/kmsg");
+	run_on(usable_cpus().front());
+	event.async(sig, gettid());
+	filter.returns(1);
+	event.must_attach(filter);
+	event.enable();
+	for (uint64_t i = 0; i < TRIES; i++) {
+		usleep(20'000); /* for ticks, and for the reader to sleep */
+		if (write(messages.get(), line, sizeof(line) - 1) < 0)
+			unavailable("no lines to /dev/kmsg");
+		hit_times(HITS);
+	}
+	EXPECT_EQ(Signals::count(sig), TRIES * HITS, "signals");
+}
+
+/*
+ * The thread that sends the signal on PREEMPT_RT has the lowest real-time priority. Whom it is sent to
+ * can go on, and hit again, before that thread has.
+ */
+TEST("signals.realtime", "C6", "a task with a real-time priority has the signal of each hit")
+{
+	const sched_param higher = { .sched_priority = 2 };
+	const int sig = setsig_signal();
+	Filter filter;
+	Signals signals({ sig });
+	Event event(breakpoint(hit));
+
+	run_on(usable_cpus().front());
+	if (sched_setscheduler(0, SCHED_FIFO, &higher))
+		unavailable("no permission for SCHED_FIFO");
+	event.async(sig, gettid());
+	filter.returns(1);
+	event.must_attach(filter);
+	event.enable();
+	for (uint64_t hits = 0; hits < HITS && Signals::count(sig) == hits; hits++) {
+		hit(hits);
+		for (int i = 0; i < 1000 && Signals::count(sig) == hits; i++)
+			usleep(1000);
+	}
+	EXPECT_EQ(Signals::count(sig), HITS, "signals");
+}
+
+static constexpr uint64_t SIG_DATA = 0x123456789abcdef0;
+
+static perf_event_attr trapping(perf_event_attr attr)
+{
+	attr.sigtrap = 1;
+	attr.remove_on_exec = 1; /* sigtrap asks for it */
+	attr.sig_data = SIG_DATA;
+	return attr;
+}
+
+TEST("signals.sigtrap.siginfo", "C2", "SIGTRAP says which event was hit, and where")
+{
+	static volatile uint64_t watched;
+	const struct {
+		perf_event_attr attr;
+		void (*access)(uint64_t);
+		const volatile void *addr;
+	} kinds[] = {
+		{ breakpoint(hit), hit, reinterpret_cast<void *>(hit) },
+		{ breakpoint(Access::WRITE, &watched, sizeof(watched)),
+		  [](uint64_t value) { watched = value; }, &watched },
+	};
+
+	for (auto &kind : kinds) {
+		for (bool attached : { false, true }) {
+			Filter filter;
+			Signals signals({ SIGTRAP });
+			Event event(trapping(kind.attr));
+
+			filter.returns(1);
+			if (attached)
+				event.must_attach(filter);
+			event.enable();
+			for (uint64_t i = 0; i < HITS; i++)
+				kind.access(i);
+
+			TrapInfo trap = trap_info(Signals::last(SIGTRAP));
+
+			EXPECT_EQ(Signals::count(SIGTRAP, TRAP_PERF), HITS, "SIGTRAP of TRAP_PERF");
+			EXPECT_EQ(trap.addr, reinterpret_cast<uintptr_t>(kind.addr), "si_addr");
+			EXPECT_EQ(trap.data, SIG_DATA, "si_perf_data");
+			EXPECT_EQ(trap.type, PERF_TYPE_BREAKPOINT, "si_perf_type");
+			EXPECT_EQ(trap.flags, 0, "si_perf_flags");
+		}
+	}
+}
+
+TEST("signals.sigtrap.blocked.rejected", "C1", "rejected hits leave no SIGTRAP pending")
+{
+	Filter filter;
+	Signals signals({ SIGTRAP });
+	Event event(trapping(breakpoint(hit)));
+
+	event.must_attach(filter);
+	event.enable();
+	block(SIGTRAP);
+	hit_times(HITS);
+	EXPECT_EQ(is_pending(SIGTRAP), false, "SIGTRAP pending");
+	unblock(SIGTRAP);
+	EXPECT_EQ(Signals::count(SIGTRAP), 0, "SIGTRAP");
+	EXPECT_EQ(event.count(), HITS, "hits counted");
+	EXPECT_EQ(filter.runs(), HITS, "runs of the program");
+}
+
+TEST("signals.sigtrap.blocked.accepted", "C2", "a blocked SIGTRAP comes once, when it may")
+{
+	for (bool attached : { false, true }) {
+		Filter filter;
+		Signals signals({ SIGTRAP });
+		Event event(trapping(breakpoint(hit)));
+
+		filter.returns(1);
+		if (attached)
+			event.must_attach(filter);
+		event.enable();
+		block(SIGTRAP);
+		hit_times(HITS);
+		EXPECT_EQ(is_pending(SIGTRAP), true, "SIGTRAP pending");
+		EXPECT_EQ(Signals::count(SIGTRAP), 0, "SIGTRAP while blocked");
+		unblock(SIGTRAP);
+		EXPECT_EQ(Signals::count(SIGTRAP, TRAP_PERF), 1, "SIGTRAP of TRAP_PERF");
+		EXPECT_EQ(trap_info(Signals::last(SIGTRAP)).flags, TRAP_WAS_BLOCKED,
+			  "si_perf_flags");
+	}
+}
+
+TEST("signals.sigtrap.by_register", "C1", "SIGTRAP comes for the wanted argument, in that call")
+{
+	constexpr uint64_t WANTED = 3, KINDS = 4;
+	Filter filter;
+	Signals signals({ SIGTRAP });
+	Event event(trapping(breakpoint(hit)));
+	uint64_t wrong = 0;
+
+	filter.returns_if(1, FILTER_ARGUMENT, WANTED);
+	event.must_attach(filter);
+	event.enable();
+	for (uint64_t i = 0; i < HITS; i++) {
+		uint64_t before = Signals::count(SIGTRAP);
+
+		hit(i % KINDS);
+		wrong += Signals::count(SIGTRAP) - before != (i % KINDS == WANTED);
+	}
+	EXPECT_EQ(wrong, 0, "calls with a SIGTRAP too many or too few");
+	EXPECT_EQ(Signals::count(SIGTRAP), HITS / KINDS, "SIGTRAP");
+}
+
+TEST("signals.sigtrap.unhandled", "C1", "with no handler the first accepted hit kills, no other")
+{
+	Event skips(
+		trapping(breakpoint(hit))); /* here, if the kernel has none: a child could not */
+
+	for (uint32_t verdict : { 0, 1 }) {
+		Child child([=] {
+			Filter filter;
+			Event event(trapping(breakpoint(hit)));
+
+			filter.returns(verdict);
+			event.must_attach(filter);
+			event.enable();
+			hit_times(HITS);
+			return 0;
+		});
+		int status = child.wait();
+
+		EXPECT_EQ(WIFSIGNALED(status) ? WTERMSIG(status) : 0, verdict ? SIGTRAP : 0,
+			  "signal that killed the process");
+	}
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Hot patching without stopping the world: replace a routine and the layout of its data while
+ * threads call it. Only who enters the routine during the change waits; nobody else stops, and
+ * the calls that the change does not concern go on at full speed: the kernel turns their hits
+ * away. No byte of code is written, so read-only text and other CPUs' caches are no concern.
+ *
+ * Recipe: before the threads are created, an execute breakpoint on the routine with attr.inherit
+ * and sigtrap, disabled. To patch: enable it; ask every thread by a signal whether it is inside
+ * the old routine, until none is; convert the data; publish the new routine. The handler of
+ * SIGTRAP waits for that and sets the program counter. The breakpoint is the patch.
+ */
+#include <sys/syscall.h>
+#include <sys/ucontext.h>
+
+#include <atomic>
+#include <latch>
+#include <thread>
+#include <vector>
+
+#include "harness/test.h"
+#include "uses/uses.h"
+
+static constexpr int THREADS = 4;
+static constexpr uint64_t CALLS = 50; /* of a thread, at least, after the change */
+
+using Routine = int(uint64_t amount);
+
+/* The old routine and its data. It calls nothing, so a thread inside it has its pc inside it. */
+static std::atomic<uint64_t> old_sum;
+
+[[gnu::noipa, gnu::section("hotpatch_old")]] static int add(uint64_t amount)
+{
+	old_sum.fetch_add(amount, std::memory_order_relaxed);
+	return 1;
+}
+
+extern const char __start_hotpatch_old[], __stop_hotpatch_old[]; /* from the linker */
+
+/* The new ones. */
+static std::atomic<uint64_t> new_sum, new_calls;
+
+[[gnu::noipa]] static int add_and_count(uint64_t amount)
+{
+	new_sum.fetch_add(amount, std::memory_order_relaxed);
+	new_calls.fetch_add(1, std::memory_order_relaxed);
+	return 2;
+}
+
+static std::atomic<Routine *> published;
+
+static auto &pc_of(void *context)
+{
+#ifdef __x86_64__
+	return static_cast<ucontext_t *>(context)->uc_mcontext.gregs[REG_RIP];
+#else
+	return static_cast<ucontext_t *>(context)->uc_mcontext.pc;
+#endif
+}
+
+static thread_local volatile uint64_t traps;
+
+/* At the entry of the old routine, before its first instruction: wait, and enter the new one. */
+static void on_entry(int, siginfo_t *, void *context)
+{
+	traps = traps + 1;
+	published.wait(nullptr);
+	pc_of(context) = reinterpret_cast<uintptr_t>(published.load());
+}
+
+/* The answer to "are you inside?": UNKNOWN until the thread has been asked. */
+enum Answer { UNKNOWN, INSIDE, OUTSIDE };
+static thread_local std::atomic<int> *answer;
+
+static void on_question(int, siginfo_t *, void *context)
+{
+	uintptr_t pc = pc_of(context);
+
+	*answer = pc >= reinterpret_cast<uintptr_t>(__start_hotpatch_old) &&
+				  pc < reinterpret_cast<uintptr_t>(__stop_hotpatch_old)
+			  ? INSIDE
+			  : OUTSIDE;
+	answer->notify_one();
+}
+
+struct Worker {
+	std::atomic<int> answer, tid;
+	std::atomic<uint64_t> patched; /* calls that the new routine served */
+	uint64_t sum, traps, /* of all calls, and SIGTRAPs */
+		out_of_place; /* calls with a trap or a result that they should not have */
+};
+
+static void work(Worker &me, const std::atomic<bool> &done, std::latch &started)
+{
+	answer = &me.answer;
+	me.tid = gettid();
+	started.count_down();
+	for (uint64_t i = 0; !done; i++) {
+		const uint64_t amount = i % 4, before = traps;
+		const bool by_new = add(amount) == 2;
+
+		me.sum += amount;
+		/* Trapped if and only if patched; never for 0, always once it has begun. */
+		me.out_of_place += traps - before != by_new || (by_new && !amount) ||
+				   (!by_new && amount && me.patched);
+		if (by_new)
+			me.patched++;
+	}
+	me.traps = traps;
+}
+
+TEST("uses.hotpatch", "C1", "a routine is replaced under its callers; unconcerned calls go on")
+{
+	Uses uses("hotpatch");
+	Handler entry(SIGTRAP, on_entry), question(SIGUSR1, on_question);
+	Event event = event_in_all_threads(entry_of(add));
+	std::vector<Worker> workers(THREADS);
+	std::vector<std::thread> threads;
+	std::atomic<bool> done = false;
+	std::latch started(THREADS);
+	uint64_t sum = 0, patched = 0, traps = 0, out_of_place = 0;
+
+	attach(event, uses->progs.hotpatch);
+	for (Worker &worker : workers)
+		threads.emplace_back([&] { work(worker, done, started); });
+	started.wait();
+
+	event.enable();
+	for (Worker &worker : workers) {
+		do {
+			worker.answer = UNKNOWN;
+			syscall(SYS_tgkill, getpid(), worker.tid.load(), SIGUSR1);
+			worker.answer.wait(UNKNOWN);
+		} while (worker.answer == INSIDE);
+	}
+	/* From here on nobody adds to the old sum, though everybody may call for it. */
+	new_sum = old_sum.exchange(0);
+	published = add_and_count;
+	published.notify_all();
+
+	for (Worker &worker : workers)
+		while (worker.patched < CALLS)
+			std::this_thread::yield();
+	done = true;
+	for (auto &thread : threads)
+		thread.join();
+
+	for (Worker &worker : workers) {
+		sum += worker.sum;
+		patched += worker.patched;
+		traps += worker.traps;
+		out_of_place += worker.out_of_place;
+	}
+	EXPECT_EQ(old_sum, 0, "added to the old sum after the change");
+	EXPECT_EQ(new_sum, sum, "the new sum");
+	EXPECT_EQ(new_calls, patched, "calls of the new routine");
+	EXPECT_EQ(traps, patched, "SIGTRAPs, one for each call of the new routine");
+	EXPECT_EQ(out_of_place, 0, "calls that trapped, or did not, against the program's word");
+	EXPECT_EQ(event.count(), uses.globals()->hotpatch_calls, "calls since, and program runs");
+}

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A profile that is made in the kernel: how often is the CPU found at which instruction of this
+ * range? The program counts in a map and returns 0, so that there is no ring buffer to size, no
+ * sample to lose, and nobody to wake until somebody wants to see the result.
+ *
+ * Recipe: cpu-clock with a sample_period in nanoseconds, on a thread or on a CPU; exclude_user,
+ * exclude_kernel and exclude_idle for what is not of interest; a hash map by address.
+ */
+#include <bpf/bpf.h>
+#include <fcntl.h>
+
+#include <ctime>
+#include <deque>
+
+#include "lib/effects.h"
+#include "harness/test.h"
+#include "uses/uses.h"
+
+/* Two routines to spend time in, in sections of their own, whose bounds the linker names. */
+#define SPIN_IN(name)                                                                              \
+	extern const char __start_##name[], __stop_##name[];                                       \
+	[[gnu::noipa, gnu::section(#name)]] static void spin_in_##name()                           \
+	{                                                                                          \
+		for (int i = 0; i < 200000; i++)                                                   \
+			asm volatile("");                                                          \
+	}
+SPIN_IN(profile_one)
+SPIN_IN(profile_two)
+
+struct Range {
+	const char *from, *to;
+};
+
+static constexpr Range one = { __start_profile_one, __stop_profile_one };
+static constexpr Range two = { __start_profile_two, __stop_profile_two };
+static constexpr Range nothing = {};
+
+static perf_event_attr cpu_clock()
+{
+	perf_event_attr attr = {};
+
+	attr.type = PERF_TYPE_SOFTWARE;
+	attr.size = sizeof(attr);
+	attr.config = PERF_COUNT_SW_CPU_CLOCK;
+	attr.sample_period = 1000000; /* 1 ms */
+	attr.sample_type = PERF_SAMPLE_IP;
+	attr.wakeup_events = 1;
+	attr.exclude_hv = 1;
+	attr.disabled = 1;
+	return attr;
+}
+
+/* User space, which is never to be woken as long as this lives. */
+class Undisturbed {
+public:
+	~Undisturbed()
+	{
+		EXPECT_EQ(Signals::count(setsig_signal()), 0, "signals that woke the profiler");
+	}
+
+private:
+	Signals signals_{ setsig_signal() };
+};
+
+class Profiler {
+public:
+	/* What it has found so far. */
+	const volatile auto *found() const
+	{
+		return uses_.globals();
+	}
+
+	/* Of the calling thread, or of all that runs on @cpu. Whatever is delivered is seen. */
+	Profiler(const Range &range, const perf_event_attr &attr, int cpu = -1)
+		: event_(attr, cpu < 0 ? 0 : -1, cpu)
+		, ring_(event_)
+	{
+		uses_.globals()->profile_from = reinterpret_cast<uintptr_t>(range.from);
+		uses_.globals()->profile_to = reinterpret_cast<uintptr_t>(range.to);
+		attach(event_, uses_->progs.profile);
+		event_.async(setsig_signal(), gettid());
+	}
+	~Profiler()
+	{
+		event_.disable();
+		ring_.drain();
+		EXPECT_EQ(ring_.samples(), 0, "samples in the ring buffer");
+		EXPECT_EQ(ring_.poll_ready(), false, "poll is ready");
+		EXPECT_EQ(in_map(), found()->profile_inside, "counts in the map, all in the range");
+	}
+	Profiler(const Profiler &) = delete;
+
+	void start()
+	{
+		event_.enable();
+	}
+	void stop()
+	{
+		event_.disable();
+	}
+
+private:
+	/* The sum over the addresses of the map, less 1 for each that is not in the range. */
+	uint64_t in_map() const
+	{
+		const int map = bpf_map__fd(uses_->maps.profile_counts);
+		uint64_t sum = 0, count, address;
+
+		for (const uint64_t *last = nullptr; !bpf_map_get_next_key(map, last, &address);
+		     last = &address) {
+			bpf_map_lookup_elem(map, &address, &count);
+			sum += count;
+			sum -= address < found()->profile_from || address >= found()->profile_to;
+		}
+		return sum;
+	}
+
+	Uses uses_{ "profile" };
+	Event event_;
+	Ring ring_;
+};
+
+static constexpr uint64_t ENOUGH = 10; /* found where they should be */
+
+/* A little of the time of each kind that a thread can spend. */
+static void spend_time()
+{
+	static char buffer[1 << 16];
+	static const Fd zero(open("/dev/zero", O_RDONLY | O_CLOEXEC));
+
+	spin_in_profile_one();
+	spin_in_profile_two();
+	for (int i = 0; i < 3; i++)
+		if (read(zero.get(), buffer, sizeof(buffer)) < 0 && errno != EINTR)
+			setup_failed("read of /dev/zero", errno);
+}
+
+TEST("uses.profile", "C1", "a profile is counted in the kernel, and nobody is ever woken")
+{
+	Undisturbed user_space;
+	Profiler profiler(one, cpu_clock());
+
+	profiler.start();
+	while (profiler.found()->profile_inside < ENOUGH)
+		spend_time();
+}
+
+TEST("uses.profile.two", "C1", "two profilers at once: neither sees or disturbs the other")
+{
+	Undisturbed user_space;
+	Profiler first(one, cpu_clock());
+	Profiler second(two, cpu_clock());
+
+	first.start();
+	second.start();
+	while (first.found()->profile_inside < ENOUGH || second.found()->profile_inside < ENOUGH)
+		spend_time();
+
+	/* One stops, the other goes on; and what the one has found stays as it is. */
+	second.stop();
+
+	const uint64_t by_first = first.found()->profile_inside,
+		       by_second = second.found()->profile_inside;
+
+	while (first.found()->profile_inside < by_first + ENOUGH)
+		spend_time();
+	EXPECT_EQ(second.found()->profile_inside, by_second, "found by the one that stopped");
+}
+
+/* With the mode that @attr excludes: none of it is found, though a profiler beside it finds it. */
+static void check_excluded(const perf_event_attr &attr)
+{
+	Undisturbed user_space;
+	Profiler all(nothing, cpu_clock()), some(nothing, attr);
+	const volatile auto *every = all.found(), *found = some.found();
+
+	all.start();
+	some.start();
+	while (every->profile_kernel < ENOUGH || every->profile_user < ENOUGH ||
+	       found->profile_kernel + found->profile_user < ENOUGH)
+		spend_time();
+	EXPECT_EQ(attr.exclude_kernel ? found->profile_kernel : found->profile_user, 0,
+		  "found in the mode that is excluded");
+}
+
+TEST("uses.profile.exclude_kernel", "C1", "with exclude_kernel the program sees user mode alone")
+{
+	perf_event_attr attr = cpu_clock();
+
+	attr.exclude_kernel = 1;
+	check_excluded(attr);
+}
+
+TEST("uses.profile.exclude_user", "C1", "with exclude_user the program sees the kernel alone")
+{
+	perf_event_attr attr = cpu_clock();
+
+	attr.exclude_user = 1;
+	check_excluded(attr);
+}
+
+TEST("uses.profile.exclude_idle", "C1", "with exclude_idle the program never sees the idle task")
+{
+	constexpr int SECONDS = 8; /* on a busy machine it takes a while to see idleness */
+	Undisturbed user_space;
+	perf_event_attr attr = cpu_clock();
+	std::deque<Profiler> every, busy;
+	uint64_t idle = 0;
+
+	/* Of all CPUs: some may be busy, or their clock stand still while they are idle. */
+	attr.exclude_idle = 1;
+	for (int cpu : usable_cpus()) {
+		every.emplace_back(nothing, cpu_clock(), cpu);
+		busy.emplace_back(nothing, attr, cpu);
+	}
+	for (auto *profilers : { &every, &busy })
+		for (Profiler &profiler : *profilers)
+			profiler.start();
+
+	/* Idleness is what is to be found: this thread must not be what keeps a CPU busy. */
+	for (const time_t end = time(nullptr) + SECONDS; idle < 3;) {
+		if (time(nullptr) > end)
+			skip("no CPU is ever found idle");
+		usleep(10000);
+		idle = 0;
+		for (Profiler &profiler : every)
+			idle += profiler.found()->profile_idle;
+	}
+	for (Profiler &profiler : busy)
+		EXPECT_EQ(profiler.found()->profile_idle, 0, "found in the idle task");
+}
