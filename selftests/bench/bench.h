@@ -3,16 +3,14 @@
 #ifndef BENCH_H
 #define BENCH_H
 
-#include <bpf/libbpf.h>
-#include <time.h>
-
-#include <cerrno>
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "lib/perf.h"
+#include "lib/clock.h"
+#include "lib/event.h"
+#include "lib/program.h"
 
 #include <bench.skel.h>
 
@@ -29,7 +27,8 @@ struct Table {
 	std::vector<std::string> notes = {};
 };
 
-/* Each is measured so often, in turn with what it is compared to. */
+/* Each is measured so often, in turn with what it is compared to; the ways once. */
+Table hits(int rounds);
 Table stops(int rounds);
 Table scaling(int rounds);
 Table profile(int rounds);
@@ -58,47 +57,14 @@ inline uint64_t now()
 #ifdef __x86_64__
 	return __builtin_ia32_rdtsc();
 #else
-	timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC_RAW, &t);
-	return t.tv_sec * 1000000000ull + t.tv_nsec;
+	return nanoseconds_now(CLOCK_MONOTONIC_RAW);
 #endif
 }
 
 /* Of ticks. */
 double microseconds(double ticks);
 
-/* The program of bench.bpf.c with that name, loaded, and the globals. */
-class Bench {
-public:
-	explicit Bench(const char *name);
-	~Bench()
-	{
-		bench__destroy(skel_);
-	}
-	Bench(const Bench &) = delete;
-
-	/* One memory-mapped array, behind the compiler's back. */
-	volatile auto *globals() const
-	{
-		return skel_->bss;
-	}
-	bench *operator->() const
-	{
-		return skel_;
-	}
-	bpf_program *program() const
-	{
-		return program_;
-	}
-	void attach(const Event &event) const;
-	/* As the kernel counts them, while somebody holds what bpf_enable_stats() returns. */
-	uint64_t runs() const;
-
-private:
-	bench *skel_;
-	bpf_program *program_;
-};
+using Bench = Loaded<bench>;
 
 /*
  * A loop that comes by one address over and over, and what is known of it: in memory that the

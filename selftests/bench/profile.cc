@@ -13,6 +13,10 @@
 #include <unordered_map>
 
 #include "bench/bench.h"
+#include "lib/clock.h"
+#include "lib/cpus.h"
+#include "lib/event.h"
+#include "lib/fail.h"
 
 static constexpr double RUNS_FOR = 100e6; /* ns of its own time, of the task that is profiled */
 
@@ -27,14 +31,6 @@ static const struct Profile {
 	{ .id = "program", .title = "program counts and suppresses", .program = true },
 };
 static constexpr int RATES[] = { 1, 10, 50 }; /* kHz */
-
-static double clock_ns(clockid_t which)
-{
-	timespec t;
-
-	clock_gettime(which, &t);
-	return t.tv_sec * 1e9 + t.tv_nsec;
-}
 
 /* Reads the ring of an event, on another CPU, and counts its samples by their address. */
 class Reader {
@@ -54,7 +50,7 @@ public:
 				read();
 			}
 			read();
-			cpu_ = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+			cpu_ = nanoseconds_now(CLOCK_THREAD_CPUTIME_ID);
 		});
 	}
 	/* The CPU time it has taken. */
@@ -135,9 +131,8 @@ struct Result {
 
 static Result measure(const Profile &profile, int khz)
 {
-	perf_event_attr attr = software(PERF_COUNT_SW_CPU_CLOCK);
+	perf_event_attr attr = software(PERF_COUNT_SW_CPU_CLOCK, 1000000 / khz);
 
-	attr.sample_period = 1000000 / khz;
 	attr.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME;
 	if (profile.wakeup) {
 		attr.wakeup_events = profile.wakeup;
@@ -156,7 +151,7 @@ static Result measure(const Profile &profile, int khz)
 
 	if (profile.program) {
 		bench = std::make_unique<Bench>("profiles");
-		bench->attach(event);
+		event.must_attach(*bench);
 	} else {
 		reader = std::make_unique<Reader>(event);
 	}

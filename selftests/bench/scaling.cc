@@ -6,7 +6,11 @@
 #include <thread>
 
 #include "bench/bench.h"
-#include "lib/effects.h"
+#include "lib/child.h"
+#include "lib/cpus.h"
+#include "lib/event.h"
+#include "lib/fail.h"
+#include "lib/signals.h"
 
 static constexpr uint64_t ARRIVALS = Run::SLOTS;
 
@@ -22,7 +26,7 @@ template <typename Body> static void rejected(const char *program, perf_event_at
 	bench.globals()->wanted = ~0ull;
 	bench.globals()->registers[0] = ~0ull;
 	event.async(sig, gettid());
-	bench.attach(event);
+	event.must_attach(bench);
 	event.enable();
 	body();
 	event.disable();
@@ -30,14 +34,6 @@ template <typename Body> static void rejected(const char *program, perf_event_at
 		unavailable("the kernel does not suppress");
 	expect("signals", Signals::count(sig), 0);
 	expect("hits counted", event.count(), ARRIVALS);
-}
-
-static perf_event_attr inherited()
-{
-	perf_event_attr attr = breakpoint(arrive);
-
-	attr.inherit = 1;
-	return attr;
 }
 
 static void breakpoints(int n)
@@ -66,7 +62,7 @@ static void registers(int n)
 /* @n threads with a part of the arrivals each, all at once; @pin: each on a CPU of its own. */
 static void in_threads(int n, bool pin)
 {
-	rejected("matches", inherited(), [=] {
+	rejected("matches", inherited(breakpoint(arrive)), [=] {
 		const uint64_t part = ARRIVALS / n;
 		pthread_barrier_t all_there;
 		std::deque<std::thread> threads;
@@ -98,7 +94,7 @@ static void on_cpus(int n)
 
 static void tasks(int n)
 {
-	rejected("matches", inherited(), [=] {
+	rejected("matches", inherited(breakpoint(arrive)), [=] {
 		std::deque<Child> others;
 
 		for (int i = 0; i < n; i++)

@@ -20,19 +20,17 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "lib/child.h"
+#include "lib/clock.h"
 #include "lib/effects.h"
+#include "lib/fail.h"
+#include "lib/ring.h"
+#include "lib/signals.h"
 
 static constexpr int UNAVAILABLE = 4; /* exit code of a child: run->why */
 static constexpr unsigned DEADLINE = 300; /* seconds, for a child */
 
-Run *const run = [] {
-	void *shared = mmap(nullptr, sizeof(Run), PROT_READ | PROT_WRITE,
-			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-
-	if (shared == MAP_FAILED)
-		setup_failed("mmap", errno);
-	return static_cast<Run *>(shared);
-}();
+Run *const run = &shared_with_children<Run>();
 
 static bool is_child;
 
@@ -101,17 +99,11 @@ static pid_t supervised;
  */
 static uint64_t cpu_time()
 {
-	const auto ns = [](clockid_t clock) {
-		timespec t;
-
-		clock_gettime(clock, &t);
-		return t.tv_sec * 1000000000ull + t.tv_nsec;
-	};
 	clockid_t other;
-	uint64_t sum = ns(CLOCK_PROCESS_CPUTIME_ID);
+	uint64_t sum = nanoseconds_now(CLOCK_PROCESS_CPUTIME_ID);
 
 	if (supervised && !clock_getcpuclockid(supervised, &other))
-		sum += ns(other);
+		sum += nanoseconds_now(other);
 	return sum;
 }
 
@@ -211,7 +203,7 @@ static void program_ring(int)
 	Ring ring(event);
 
 	bench.globals()->wanted = run->wanted;
-	bench.attach(event);
+	event.must_attach(bench);
 	loop_with(event);
 	ring.drain();
 	run->stops = ring.samples();
@@ -236,15 +228,8 @@ static void signal_to_self(perf_event_attr attr, const char *program)
 	Bench bench(program);
 
 	bench.globals()->wanted = run->wanted;
-	bench.attach(event);
+	event.must_attach(bench);
 	loop_with(event);
-}
-
-static perf_event_attr with_sigtrap(perf_event_attr attr)
-{
-	attr.sigtrap = 1;
-	attr.remove_on_exec = 1; /* sigtrap asks for it */
-	return attr;
 }
 
 static void program_async(int)
@@ -457,7 +442,7 @@ static void program_rr(int)
 		Event event(attr, tracee.pid());
 
 		notes.globals()->wanted = run->wanted;
-		notes.attach(event);
+		event.must_attach(notes);
 		event.enable();
 		tracee.resume();
 		expect("as the signal that stopped it after the loop", tracee.wait(), SIGSTOP);
@@ -467,7 +452,7 @@ static void program_rr(int)
 	Event event(attr, tracee.pid());
 
 	event.async(SIGTRAP, tracee.pid());
-	compares.attach(event);
+	event.must_attach(compares);
 	attr.disabled = 0;
 	run->began = cpu_time();
 	event.modify(attr);

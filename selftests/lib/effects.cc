@@ -3,7 +3,10 @@
 
 #include <optional>
 
-#include "lib/perf.h"
+#include "lib/event.h"
+#include "lib/filter.h"
+#include "lib/ring.h"
+#include "lib/signals.h"
 
 constinit const Effect effects[EFFECTS] = {
 	{
@@ -78,41 +81,13 @@ constinit const Effect effects[EFFECTS] = {
 	},
 };
 
-#ifdef __clang__
-#define KEPT_APART __attribute__((noinline))
-#else
-#define KEPT_APART __attribute__((noipa))
-#endif
-
-/* Different bodies, so that no linker folds the two into one address. */
-KEPT_APART void hit(uint64_t value)
-{
-	asm volatile("" : : "r"(value), "i"(1) : "memory");
-}
-
-KEPT_APART void hit_other(uint64_t value)
-{
-	asm volatile("nop" : : "r"(value), "i"(2) : "memory");
-}
-
-int setsig_signal()
-{
-	return SIGRTMIN + 1;
-}
-
 Observed observe(const Setup &setup, Verdict verdict)
 {
 	const int rt = setsig_signal();
 	Observed seen = {};
 	std::optional<Filter> filter; /* without a program, a kernel without BPF will do */
 	Signals signals({ SIGIO, SIGTRAP, rt });
-
-	perf_event_attr attr = breakpoint(hit);
-
-	attr.sigtrap = setup.sigtrap;
-	attr.remove_on_exec = setup.sigtrap; /* sigtrap asks for it */
-
-	Event event(attr);
+	Event event(with_sigtrap(breakpoint(hit), setup.sigtrap));
 	std::optional<Ring> ring;
 
 	if (setup.ring)

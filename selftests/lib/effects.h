@@ -8,8 +8,7 @@
 
 #include <cstdint>
 
-constexpr uint64_t HITS = 20; /* of the breakpoint in one measurement */
-constexpr uint64_t LIMIT = 5; /* PERF_EVENT_IOC_REFRESH, where a set-up has a limit */
+#include "lib/hit.h"
 
 /* O_ASYNC: nothing, plain SIGIO to the process, or F_SETSIG with F_OWNER_TID. */
 enum class Async { NONE, TO_PROCESS, TO_THREAD };
@@ -56,14 +55,7 @@ struct Verdict {
 constexpr Verdict no_program = { false, 0 };
 constexpr Verdict rejects = { true, 0 };
 
-/* The signal for F_SETSIG: a real-time one, since those queue. */
-int setsig_signal();
-
 /* Hits a breakpoint in the calling thread HITS times. */
 Observed observe(const Setup &setup, Verdict verdict);
-
-/* Functions to put breakpoints on; @value arrives in the first argument register. */
-void hit(uint64_t value);
-void hit_other(uint64_t value);
 
 #endif

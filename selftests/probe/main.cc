@@ -3,7 +3,6 @@
  * Tells which side effects of a hit the running kernel suppresses when the BPF program of the
  * event returns 0. There is no feature bit to ask: it measures.
  */
-#include <getopt.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -12,8 +11,12 @@
 #include <cstdio>
 #include <cstring>
 
+#include "lib/args.h"
+#include "lib/child.h"
 #include "lib/effects.h"
-#include "lib/perf.h"
+#include "lib/fail.h"
+#include "lib/fd.h"
+#include "lib/json.h"
 
 enum class Outcome { MEASURED, UNAVAILABLE, FAILED, KILLED };
 
@@ -46,6 +49,11 @@ static int to_parent = -1;
 
 void setup_failed(const char *what, int err)
 {
+	if (to_parent < 0) {
+		fprintf(stderr, "perf_bpf_probe: %s: %s\n", what, strerror(err));
+		_exit(2);
+	}
+
 	bool denied = err == EACCES || err == EPERM;
 	const char *need = "";
 
@@ -66,22 +74,16 @@ static Report measure(const Setup &setup, Verdict verdict)
 {
 	constexpr int DEADLINE_SECONDS = 10;
 	Report report = {};
-	int ends[2];
-
-	if (pipe(ends)) {
-		perror("perf_bpf_probe: pipe");
-		_exit(2);
-	}
-	Fd from_child(ends[0]), to_child(ends[1]);
+	Pipe pipe;
 	Child child([&] {
-		to_parent = to_child.get();
+		to_parent = pipe.in.get();
 		alarm(DEADLINE_SECONDS);
 		send({ Outcome::MEASURED, observe(setup, verdict), "" });
 		return 0;
 	});
 
-	to_child.close();
-	if (read(from_child.get(), &report, sizeof(report)) != sizeof(report)) {
+	pipe.in.close();
+	if (read(pipe.out.get(), &report, sizeof(report)) != sizeof(report)) {
 		report.outcome = Outcome::KILLED;
 		snprintf(report.reason, sizeof(report.reason), "the measurement died of signal %d",
 			 child.wait() & 0x7f);
@@ -173,72 +175,40 @@ static void print_table(const utsname &kernel, const Finding *found, const char 
 	printf("\nsuppression: %s\n", verdict);
 }
 
-/* Titles, reasons and the kernel's release hold nothing that JSON wants escaped but these two. */
-static void print_string(const char *text)
-{
-	putchar('"');
-	for (; *text; text++) {
-		if (*text == '"' || *text == '\\')
-			putchar('\\');
-		putchar(*text);
-	}
-	putchar('"');
-}
-
 static void print_json(const utsname &kernel, const Finding *found, const char *verdict)
 {
-	printf("{\"kernel\": ");
-	print_string(kernel.release);
-	printf(", \"machine\": ");
-	print_string(kernel.machine);
-	printf(", \"effects\": [");
+	Json json;
+
+	json.begin('{').field("kernel", kernel.release).field("machine", kernel.machine);
+	json.name("effects").begin('[', true);
 	for (int i = 0; i < EFFECTS; i++) {
-		printf("%s\n  {\"id\": \"%s\", \"title\": \"%s\", \"result\": \"%s\", "
-		       "\"rejected_hits\": %d, \"seen\": %llu",
-		       i ? "," : "", effects[i].id, effects[i].title, word(effects[i], found[i]),
-		       static_cast<int>(HITS), static_cast<unsigned long long>(found[i].seen));
-		if (*found[i].reason) {
-			printf(", \"reason\": ");
-			print_string(found[i].reason);
-		}
-		putchar('}');
+		json.begin('{')
+			.field("id", effects[i].id)
+			.field("title", effects[i].title)
+			.field("result", word(effects[i], found[i]))
+			.field("rejected_hits", HITS)
+			.field("seen", found[i].seen);
+		if (*found[i].reason)
+			json.field("reason", found[i].reason);
+		json.end();
 	}
-	printf("\n], \"verdict\": \"%s\"}\n", verdict);
+	json.end().field("verdict", verdict).end();
 }
 
 static const char usage[] =
 	"usage: perf_bpf_probe [--json]\n"
 	"Tells which side effects of a breakpoint hit the running kernel suppresses when the BPF\n"
-	"program on the event returns 0. Exit code 0: all of them, 1: some or none, 2: cannot tell.\n"
+	"program on the event returns 0. Exit code 0: all of them, 1: some or none, 2: cannot "
+	"tell.\n"
 	"  --json       one JSON object instead of the table\n"
 	"  -h, --help   this text\n";
 
 int main(int argc, char **argv)
 {
-	static const option options[] = {
-		{ "json", no_argument, nullptr, 'j' },
-		{ "help", no_argument, nullptr, 'h' },
-		{},
-	};
 	bool json = false;
 
-	opterr = 0;
-	for (int c; (c = getopt_long(argc, argv, "h", options, nullptr)) != -1;) {
-		if (c == 'h') {
-			fputs(usage, stdout);
-			return 0;
-		}
-		if (c != 'j') {
-			fprintf(stderr, "perf_bpf_probe: unknown option %s (try --help)\n",
-				argv[optind - 1]);
-			return 2;
-		}
-		json = true;
-	}
-	if (optind < argc) {
-		fprintf(stderr, "perf_bpf_probe: unknown argument %s (try --help)\n", argv[optind]);
-		return 2;
-	}
+	if (char **more = parse_arguments(argc, argv, usage, { { "json", &json } }); *more)
+		bad_usage("unknown argument ", *more);
 
 	utsname kernel;
 	Finding found[EFFECTS] = {};
@@ -247,9 +217,9 @@ int main(int argc, char **argv)
 
 	/* In some virtual machines a breakpoint opens and never fires. */
 	Report bare = measure({}, no_program);
-	const char *broken = bare.outcome != Outcome::MEASURED ? bare.reason :
-			     bare.seen.count != HITS ? "a breakpoint opens but does not fire" :
-						       nullptr;
+	const char *broken = bare.outcome != Outcome::MEASURED ? bare.reason
+			     : bare.seen.count != HITS ? "a breakpoint opens but does not fire"
+						       : nullptr;
 
 	for (int i = 0; i < EFFECTS; i++) {
 		if (broken) {

@@ -2,21 +2,12 @@
 /* Programs come and go, breakpoints move, events are inherited: C2, C5, C6, C9. */
 #include <cerrno>
 
-#include "lib/effects.h"
 #include "harness/test.h"
-#include "lib/perf.h"
-
-static void hit_times(uint64_t times)
-{
-	for (uint64_t i = 0; i < times; i++)
-		hit(i);
-}
-
-static void hit_other_times(uint64_t times)
-{
-	for (uint64_t i = 0; i < times; i++)
-		hit_other(i);
-}
+#include "lib/child.h"
+#include "lib/filter.h"
+#include "lib/hit.h"
+#include "lib/ring.h"
+#include "lib/signals.h"
 
 static void check_attached(bool by_link, bool enabled_first)
 {
@@ -99,7 +90,7 @@ TEST("attach.second.link", "C8", "a link and an ioctl exclude each other, until 
 	Fd link = first.link(event);
 	int err;
 
-	EXPECT_EQ(second.link(event, &err).valid(), false, "a second link");
+	EXPECT_FALSE(second.link(event, &err).valid(), "a second link");
 	EXPECT_EQ(err, EEXIST, "errno of the second link");
 	EXPECT_EQ(event.attach(second), EEXIST, "errno of the ioctl");
 	event.enable();
@@ -196,13 +187,9 @@ TEST("attach.modify.rejected", "C1", "rejected hits around MODIFY_ATTRIBUTES cos
 static void check_inherited(bool accept)
 {
 	const int sig = setsig_signal();
-	perf_event_attr attr = breakpoint(hit);
 	Filter filter;
 	Signals signals({ sig });
-
-	attr.inherit = 1;
-
-	Event event(attr);
+	Event event(inherited(breakpoint(hit)));
 
 	event.async(sig, gettid());
 	filter.returns(accept);
@@ -236,12 +223,8 @@ TEST("attach.inherit.accepted", "C2", "accepted hits of an inheriting child sign
 
 TEST("attach.inherit.refresh", "C2", "inherited events have no limit: REFRESH says EINVAL")
 {
-	perf_event_attr attr = breakpoint(hit);
 	Filter filter;
-
-	attr.inherit = 1;
-
-	Event event(attr);
+	Event event(inherited(breakpoint(hit)));
 
 	EXPECT_EQ(event.refresh(LIMIT), EINVAL, "errno of REFRESH, no program");
 	event.must_attach(filter);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /* C1, C2, C3 for every kind of breakpoint that x86 has: execute, write and read-write. */
-#include "lib/effects.h"
 #include "harness/test.h"
-#include "lib/perf.h"
+#include "lib/filter.h"
+#include "lib/hit.h"
+#include "lib/ring.h"
+#include "lib/signals.h"
 
 static volatile union Watched {
 	uint8_t one;

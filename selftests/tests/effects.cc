@@ -8,9 +8,13 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "lib/effects.h"
 #include "harness/test.h"
-#include "lib/perf.h"
+#include "lib/child.h"
+#include "lib/effects.h"
+#include "lib/fail.h"
+#include "lib/filter.h"
+#include "lib/ring.h"
+#include "lib/signals.h"
 
 static void is_rejected(const Effect &effect)
 {

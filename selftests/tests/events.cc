@@ -11,9 +11,15 @@
 #include <algorithm>
 #include <optional>
 
-#include "lib/effects.h"
 #include "harness/test.h"
-#include "lib/perf.h"
+#include "lib/clock.h"
+#include "lib/cpus.h"
+#include "lib/effects.h"
+#include "lib/fail.h"
+#include "lib/filter.h"
+#include "lib/ring.h"
+#include "lib/signals.h"
+#include "lib/sysctl.h"
 
 static const size_t PAGE = sysconf(_SC_PAGESIZE);
 
@@ -215,7 +221,7 @@ static void check_kind(const Kind &kind, bool accept)
 
 	Delivered got = deliver(attr, { true, accept }, kind.work);
 
-	EXPECT_EQ(got.runs > 0, true, "the program ran");
+	EXPECT_GT(got.runs, 0, "the program ran");
 	EXPECT_EQ(got.samples, accept ? got.runs : 0, "samples, against runs of the program");
 	if (kind.counts == Counts::TIME) {
 		/* Two ticks that were late can share one irq_work, which sends the signal. */
@@ -267,7 +273,7 @@ static void check_no_address(Program which)
 			event.enable();
 			kind.work(filter);
 			event.disable();
-			EXPECT_EQ(filter.runs() > 0, true, "the program ran");
+			EXPECT_GT(filter.runs(), 0, "the program ran");
 			if (filter.look().stray)
 				note("%s%s: %llu of %lu runs, the last with %#llx", kind.name,
 				     sample_type ? " with PERF_SAMPLE_ADDR" : "",
@@ -388,7 +394,7 @@ static void check_shared_sample(const char *who, const Filter *filter)
 			fault_deep();
 			other->disable();
 			one->disable();
-			EXPECT_EQ(other->count() >= HITS, true, "page faults");
+			EXPECT_GE(other->count(), HITS, "page faults");
 			check_own_samples(text.c_str(), o.what, *other, ring, o.words);
 		}
 	}
@@ -496,7 +502,7 @@ static void check_frequency(bool accept)
 	Delivered got = deliver(attr, { true, accept }, hit_work);
 
 	EXPECT_EQ(got.count, HITS, "hits counted");
-	EXPECT_EQ(got.runs > 0, true, "the program ran");
+	EXPECT_GT(got.runs, 0, "the program ran");
 	EXPECT_EQ(got.samples, accept ? got.runs : 0, "samples, against runs of the program");
 	EXPECT_EQ(got.signals, accept ? got.runs : 0, "signals, against runs of the program");
 }
@@ -629,12 +635,7 @@ TEST("events.same_address.w8", "C1", "two events on one word, two programs, two 
 static void check_kernel_mode(bool exclude_kernel, bool accept)
 {
 	const int sig = setsig_signal();
-	int ends[2];
-
-	if (pipe(ends))
-		setup_failed("pipe", errno);
-
-	Fd out(ends[0]), in(ends[1]);
+	Pipe pipe;
 	auto *byte = const_cast<uint8_t *>(&watched.byte);
 	const struct {
 		Access access;
@@ -657,7 +658,8 @@ static void check_kernel_mode(bool exclude_kernel, bool accept)
 		event.enable();
 		for (uint64_t i = 0; i < HITS; i++) {
 			watched.byte = i;
-			if (write(in.get(), byte, 1) != 1 || read(out.get(), byte, 1) != 1)
+			if (write(pipe.in.get(), byte, 1) != 1 ||
+			    read(pipe.out.get(), byte, 1) != 1)
 				setup_failed("write to and read from a pipe", errno);
 		}
 		event.disable();
@@ -811,9 +813,9 @@ TEST("events.throttle", "C4", "a clock that is too fast is throttled though all 
 			break;
 	}
 	event.disable();
-	EXPECT_EQ(filter.runs() > 0, true, "the program ran");
-	EXPECT_EQ(ring.records(PERF_RECORD_THROTTLE) > 0, true, "throttle records");
-	EXPECT_EQ(ring.records(PERF_RECORD_UNTHROTTLE) > 0, true, "unthrottle records");
+	EXPECT_GT(filter.runs(), 0, "the program ran");
+	EXPECT_GT(ring.records(PERF_RECORD_THROTTLE), 0, "throttle records");
+	EXPECT_GT(ring.records(PERF_RECORD_UNTHROTTLE), 0, "unthrottle records");
 	EXPECT_EQ(ring.samples(), 0, "samples");
 }
 
@@ -850,7 +852,7 @@ TEST("events.throttle_stops", "C4", "a clock that is throttled stops though all 
 		runs = filter.runs();
 	}
 	event.disable();
-	EXPECT_EQ(throttles >= HITS, true, "throttle records");
-	EXPECT_EQ(looks > 0, true, "looks at a throttled clock");
+	EXPECT_GE(throttles, HITS, "throttle records");
+	EXPECT_GT(looks, 0, "looks at a throttled clock");
 	EXPECT_EQ(wrong, 0, "looks at a throttled clock that found it running");
 }

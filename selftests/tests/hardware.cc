@@ -14,16 +14,22 @@
 #include <fstream>
 #include <memory>
 
-#include "lib/effects.h"
 #include "harness/test.h"
-#include "lib/perf.h"
+#include "lib/child.h"
+#include "lib/cpus.h"
+#include "lib/filter.h"
+#include "lib/hit.h"
+#include "lib/program.h"
+#include "lib/ring.h"
+#include "lib/sysctl.h"
 
 /* Where the hits of a counter come from: its files in debugfs. */
 enum Context { NMI, IRQ, TASK };
 
 static constexpr const char *contexts[] = { "nmi", "irq", "task" };
 
-static constexpr char no_pmu[] = "no PMU that hits on demand: insmod module/perf_bpf_pmu.ko, as root";
+static constexpr char no_pmu[] =
+	"no PMU that hits on demand: insmod module/perf_bpf_pmu.ko, as root";
 
 /* attr.config of the PMU: the registers are those with which the task left user mode. */
 constexpr uint64_t COPY = 1;
@@ -61,8 +67,8 @@ public:
 	void make(uint64_t hits, int cpu = -1) const
 	{
 		char text[32];
-		int length = cpu < 0 ? snprintf(text, sizeof(text), "%d", int(hits)) :
-				       snprintf(text, sizeof(text), "%d %d", int(hits), cpu);
+		int length = cpu < 0 ? snprintf(text, sizeof(text), "%d", int(hits))
+				     : snprintf(text, sizeof(text), "%d %d", int(hits), cpu);
 
 		if (write(file_.get(), text, length) != length)
 			setup_failed("write to a file of perf_bpf_pmu", errno);
@@ -122,8 +128,8 @@ TEST("hardware.group.moved", "C8", "a hardware event takes a running software gr
 		while (turns.made != turn)
 			usleep(1000);
 		EXPECT_EQ(moves.count(), HITS, "hits counted by the hardware event");
-		EXPECT_EQ(leader.count() > before[0], true, "the leader goes on");
-		EXPECT_EQ(sibling.count() > before[1], true, "the sibling goes on");
+		EXPECT_GT(leader.count(), before[0], "the leader goes on");
+		EXPECT_GT(sibling.count(), before[1], "the sibling goes on");
 	}
 }
 
@@ -205,7 +211,7 @@ static void check_sigtrap(const Way &way, bool accept)
 	Filter filter;
 	Signals signals({ SIGTRAP });
 
-	attr.sigtrap = attr.remove_on_exec = 1;
+	attr = with_sigtrap(attr);
 
 	Event event(attr);
 
@@ -331,16 +337,16 @@ static void check_throttle(const Way &way)
 
 	uint64_t counted = event.count();
 
-	EXPECT_EQ(counted < MANY / 2, true, "the counter stopped");
+	EXPECT_LT(counted, MANY / 2, "the counter stopped");
 	for (int i = 0; event.count() == counted && i < ENOUGH_TRIES; i++) {
 		usleep(1000);
 		hits.make(1);
 	}
 	event.disable();
 	ring.drain();
-	EXPECT_EQ(event.count() > counted, true, "the counter goes on");
+	EXPECT_GT(event.count(), counted, "the counter goes on");
 	EXPECT_EQ(filter.runs(), event.count(), "runs of the program, against hits counted");
-	EXPECT_EQ(ring.records(PERF_RECORD_THROTTLE) > 0, true, "throttle records");
+	EXPECT_GT(ring.records(PERF_RECORD_THROTTLE), 0, "throttle records");
 	EXPECT_EQ(ring.samples(), 0, "samples");
 }
 
@@ -382,7 +388,7 @@ TEST("hardware.multiplexed", "C1", "more events than counters, each decides for 
 	for (int i = 0; i < EVENTS; i++) {
 		events[i].disable();
 		rings[i]->drain();
-		EXPECT_EQ(events[i].count() >= HITS, true, "each had a counter for a while");
+		EXPECT_GE(events[i].count(), HITS, "each had a counter for a while");
 		EXPECT_EQ(filters[i].runs(), events[i].count(), "runs, against hits counted");
 		EXPECT_EQ(rings[i]->samples(), i % 2 ? events[i].count() : 0, "samples");
 	}
@@ -436,7 +442,7 @@ static void check_detach(bool beside)
 	read_ring();
 	note("round: %llu hits, %llu runs, %llu attachments", (unsigned long long)event.count(),
 	     (unsigned long long)filter.runs(), (unsigned long long)turns);
-	EXPECT_EQ(filter.runs() > 0, true, "the program ran");
+	EXPECT_GT(filter.runs(), 0, "the program ran");
 	EXPECT_EQ(samples, event.count(), "samples, against hits counted");
 }
 
@@ -469,8 +475,6 @@ static void check_amid_bpf(uint64_t config)
 	Filter filter;
 	Event event(hardware(config));
 	Sysctl rate("kernel/perf_event_max_sample_rate");
-	bpf_prog_info info = {};
-	uint32_t size = sizeof(info);
 
 	if (!map.valid())
 		setup_failed("bpf_map_create", errno);
@@ -485,14 +489,15 @@ static void check_amid_bpf(uint64_t config)
 		bpf_map_delete_elem(map.get(), &key);
 	}
 	event.disable();
-	if (bpf_obj_get_info_by_fd(filter.prog_fd(), &info, &size))
-		setup_failed("bpf_obj_get_info_by_fd", errno);
-	if (size < offsetof(bpf_prog_info, recursion_misses) + sizeof(info.recursion_misses))
-		unavailable("the kernel has no bpf_prog_info.recursion_misses (it came with 5.12)");
+
+	const auto misses = misses_of_program(filter.prog_fd());
+
+	if (!misses)
+		unavailable("the kernel has no bpf_prog_*misses (it came with 5.12)");
 	note("round: %llu hits, %llu runs, %llu misses", (unsigned long long)event.count(),
-	     (unsigned long long)filter.runs(), (unsigned long long)info.recursion_misses);
-	EXPECT_EQ(filter.runs() > 0, true, "the program ran");
-	EXPECT_EQ(filter.runs() + info.recursion_misses, event.count(), "runs and misses");
+	     (unsigned long long)filter.runs(), (unsigned long long)*misses);
+	EXPECT_GT(filter.runs(), 0, "the program ran");
+	EXPECT_EQ(filter.runs() + *misses, event.count(), "runs and misses");
 }
 
 TEST("hardware.nmi.bpf", "C6", "an NMI in the middle of bpf() is decided on, or a miss")

@@ -19,7 +19,12 @@
 #include <thread>
 
 #include "harness/test.h"
-#include "lib/perf.h"
+#include "lib/child.h"
+#include "lib/cpus.h"
+#include "lib/filter.h"
+#include "lib/kernel.h"
+#include "lib/program.h"
+#include "lib/ring.h"
 
 static constexpr int SECONDS = 6;
 static volatile uint64_t words[8];
@@ -98,7 +103,7 @@ static Fd until_exec(pid_t pid)
 	attr.remove_on_exec = 1;
 	attr.exclude_kernel = attr.exclude_hv = 1;
 
-	Fd fd(syscall(SYS_perf_event_open, &attr, pid, -1, -1, PERF_FLAG_FD_CLOEXEC));
+	Fd fd = open_event(attr, pid);
 
 	if (!fd.valid() && (errno == EINVAL || errno == E2BIG))
 		unavailable("no attr.remove_on_exec before Linux 5.13");
@@ -118,7 +123,7 @@ TEST("oops.remove_on_exec.opened", "C15", "a task in exec may be given an event 
 	while (time(nullptr) < end)
 		opened += until_exec(child.pid()).valid();
 	note("%lu events", opened);
-	EXPECT_EQ(opened > 0, true, "the child had events");
+	EXPECT_GT(opened, 0, "the child had events");
 }
 
 /* As in oops.modify_disable, but it is exec that has the ctx->mutex. */
@@ -162,9 +167,7 @@ static int breakpoints_left()
 	int n = 0;
 
 	for (auto &fd : fds) {
-		perf_event_attr attr = on_word(n);
-
-		fd = Fd(syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC));
+		fd = open_event(on_word(n));
 		if (!fd.valid())
 			break;
 		n++;
@@ -184,9 +187,8 @@ TEST("life.inherited.slots", "C15", "a child has no breakpoint more when its par
 		std::atomic<int> left;
 	};
 	auto &both = shared_with_children<Both>();
-	perf_event_attr attr = on_word(0);
+	const perf_event_attr attr = inherited(on_word(0));
 
-	attr.inherit = 1;
 	run_on(usable_cpus().front());
 
 	const int all = breakpoints_left();
@@ -241,12 +243,11 @@ static void on_fault(int)
  */
 TEST("denial.fault_loop", "C15", "a page fault that sends a signal does not come for ever")
 {
-	perf_event_attr faults = software(PERF_COUNT_SW_PAGE_FAULTS);
+	const perf_event_attr faults = software(PERF_COUNT_SW_PAGE_FAULTS, 1);
 
 	signal(SIGIO, on_fault);
 	raise(SIGIO); /* its stack is there now */
 	signals_for_faults = 0;
-	faults.sample_period = 1;
 
 	Event event(on_word(0)), counts(faults);
 	Ring ring(event);
@@ -257,8 +258,8 @@ TEST("denial.fault_loop", "C15", "a page fault that sends a signal does not come
 	ring.drain();
 	counts.disable();
 	note("%lu signals", signals_for_faults.load());
-	EXPECT_EQ(signals_for_faults > 0, true, "the first look at a ring is a fault");
-	EXPECT_EQ(signals_for_faults < ENOUGH, true, "it comes to an end");
+	EXPECT_GT(signals_for_faults, 0, "the first look at a ring is a fault");
+	EXPECT_LT(signals_for_faults, ENOUGH, "it comes to an end");
 }
 
 /* Nobody but interrupts comes before it. */
@@ -299,10 +300,8 @@ static Fd load_at_once()
 	constexpr uint64_t BYTES = 64;
 	const timespec not_hit = { .tv_sec = 0, .tv_nsec = 2'000'000 };
 	perf_event_attr attr = breakpoint(Access::EXECUTE, nullptr, sizeof(long));
-	sigset_t signals;
+	const sigset_t signals = set_of({ SIGUSR1 });
 
-	sigemptyset(&signals);
-	sigaddset(&signals, SIGUSR1);
 	sigprocmask(SIG_BLOCK, &signals, nullptr);
 	run_first();
 	attr.exclude_kernel = 0;
@@ -349,7 +348,7 @@ TEST("oops.query", "C8", "a link may close while somebody asks for the program o
 		run_on(cpus[1]);
 		for (;; links++) {
 			Fd prog = load_at_once();
-			Fd link(bpf_link_create(prog.get(), event.fd(), BPF_PERF_EVENT, nullptr));
+			Fd link = create_link(prog.get(), event);
 
 			/* Waits for a grace period: what the rounds before have left is freed. */
 			syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
@@ -370,6 +369,6 @@ TEST("oops.query", "C8", "a link may close while somebody asks for the program o
 		bpf_task_fd_query(us, event.fd(), 0, nullptr, &length, &id, &type, &offset, &at);
 	}
 	note("%lu links, %lu stops", links.load(), stops.load());
-	EXPECT_EQ(stops > 0, true, "it was stopped");
-	EXPECT_EQ(links > 0, true, "links were closed");
+	EXPECT_GT(stops, 0, "it was stopped");
+	EXPECT_GT(links, 0, "links were closed");
 }

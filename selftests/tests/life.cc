@@ -4,7 +4,6 @@
 #include <linux/sched.h>
 #include <sched.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
@@ -16,35 +15,14 @@
 #include <optional>
 #include <thread>
 
-#include "lib/effects.h"
 #include "harness/test.h"
-#include "lib/perf.h"
-
-static void hit_times(uint64_t times)
-{
-	for (uint64_t i = 0; i < times; i++)
-		hit(i);
-}
-
-/* A line that some wait at, until another lets one of them go. */
-class Gate {
-public:
-	void open()
-	{
-		if (eventfd_write(fd_.get(), 1))
-			setup_failed("eventfd", errno);
-	}
-	void pass()
-	{
-		eventfd_t n;
-
-		if (eventfd_read(fd_.get(), &n))
-			setup_failed("eventfd", errno);
-	}
-
-private:
-	Fd fd_{ eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE) };
-};
+#include "lib/child.h"
+#include "lib/cpus.h"
+#include "lib/filter.h"
+#include "lib/gate.h"
+#include "lib/hit.h"
+#include "lib/program.h"
+#include "lib/ring.h"
 
 static uint64_t when(bool it_does, uint64_t number)
 {
@@ -88,12 +66,8 @@ static void other_process(bool accept)
 
 static void other_process_sigtrap(bool accept)
 {
-	perf_event_attr attr = breakpoint(hit);
 	Gate gate;
 	Filter filter;
-
-	attr.sigtrap = attr.remove_on_exec = 1;
-
 	Child child([&] {
 		Signals signals({ SIGTRAP });
 
@@ -101,7 +75,7 @@ static void other_process_sigtrap(bool accept)
 		hit_times(HITS);
 		return int(Signals::count(SIGTRAP, TRAP_PERF));
 	});
-	Event event(attr, child.pid());
+	Event event(with_sigtrap(breakpoint(hit)), child.pid());
 
 	filter.returns(accept);
 	event.must_attach(filter);
@@ -110,7 +84,7 @@ static void other_process_sigtrap(bool accept)
 
 	int status = child.wait();
 
-	EXPECT_EQ(WIFEXITED(status), true, "the child exited");
+	EXPECT_TRUE(WIFEXITED(status), "the child exited");
 	EXPECT_EQ(WEXITSTATUS(status), when(accept, HITS), "SIGTRAP to the child");
 	EXPECT_EQ(event.count(), HITS, "hits counted");
 }
@@ -121,19 +95,11 @@ static thread_local uint64_t traps_here;
 static void threads(bool accept)
 {
 	constexpr int THREADS = 4;
-	perf_event_attr attr = breakpoint(hit);
 	Filter filter;
-	struct sigaction action = {};
+	Handler handler(SIGTRAP, [](int, siginfo_t *, void *) { traps_here = traps_here + 1; });
 	uint64_t traps[THREADS] = {};
 	std::vector<std::thread> running;
-
-	attr.inherit = 1;
-	attr.sigtrap = attr.remove_on_exec = 1;
-	action.sa_flags = SA_SIGINFO;
-	action.sa_sigaction = [](int, siginfo_t *, void *) { traps_here = traps_here + 1; };
-	sigaction(SIGTRAP, &action, nullptr);
-
-	Event event(attr);
+	Event event(with_sigtrap(inherited(breakpoint(hit))));
 
 	filter.returns(accept);
 	event.must_attach(filter);
@@ -156,13 +122,9 @@ static void grandchildren(bool accept)
 {
 	constexpr uint64_t GENERATIONS = 3;
 	const int sig = setsig_signal();
-	perf_event_attr attr = breakpoint(hit);
 	Filter filter;
 	Signals signals({ sig });
-
-	attr.inherit = 1;
-
-	Event event(attr);
+	Event event(inherited(breakpoint(hit)));
 
 	event.async(sig, gettid());
 	filter.returns(accept);
@@ -196,12 +158,10 @@ static void grandchildren(bool accept)
 
 static void inherit_thread(bool accept)
 {
-	perf_event_attr attr = breakpoint(hit);
+	perf_event_attr attr = with_sigtrap(inherited(breakpoint(hit)));
 	Filter filter;
 
-	attr.inherit = 1;
 	attr.inherit_thread = 1;
-	attr.sigtrap = attr.remove_on_exec = 1;
 
 	Signals signals({ SIGTRAP });
 	Event event(attr);
@@ -265,52 +225,6 @@ static void per_cpu(bool accept)
 	EXPECT_EQ(Signals::count(sig), when(accept, 2 * HITS), "signals");
 }
 
-static void send_fd(int socket, int fd)
-{
-	char byte = 0;
-	iovec data = { &byte, 1 };
-	alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-	msghdr message = {};
-
-	message.msg_iov = &data;
-	message.msg_iovlen = 1;
-	message.msg_control = control;
-	message.msg_controllen = sizeof(control);
-
-	cmsghdr *header = CMSG_FIRSTHDR(&message);
-
-	header->cmsg_level = SOL_SOCKET;
-	header->cmsg_type = SCM_RIGHTS;
-	header->cmsg_len = CMSG_LEN(sizeof(fd));
-	memcpy(CMSG_DATA(header), &fd, sizeof(fd));
-	if (sendmsg(socket, &message, 0) != 1)
-		setup_failed("sendmsg", errno);
-}
-
-/* Not valid if the other side is gone. */
-static Fd receive_fd(int socket)
-{
-	char byte;
-	int fd = -1;
-	iovec data = { &byte, 1 };
-	alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
-	msghdr message = {};
-
-	message.msg_iov = &data;
-	message.msg_iovlen = 1;
-	message.msg_control = control;
-	message.msg_controllen = sizeof(control);
-
-	ssize_t n = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
-
-	if (!n)
-		return Fd();
-	if (n < 0 || !CMSG_FIRSTHDR(&message))
-		setup_failed("recvmsg", errno);
-	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
-	return Fd(fd);
-}
-
 /* As a privileged helper does for a debugger: it opens, attaches, hands over, and is gone. */
 static void passed_on(bool accept)
 {
@@ -330,14 +244,15 @@ static void passed_on(bool accept)
 		Event event(breakpoint(hit), getppid());
 
 		event.must_attach(filter);
-		send_fd(there.get(), event.fd());
-		return 0;
+		return send_fd(there.get(), event.fd());
 	});
 
 	there.close();
 
-	Fd received = receive_fd(here.get());
+	int err;
+	Fd received = receive_fd(here.get(), &err, MSG_CMSG_CLOEXEC);
 
+	EXPECT_EQ(err, 0, "errno of recvmsg");
 	EXPECT_EQ(helper.wait(), 0, "exit of the helper");
 	if (!received.valid())
 		skip("the helper has no event, and says why");
@@ -430,7 +345,7 @@ static void pinned(bool accept)
 	{
 		Fd again(bpf_obj_get(path));
 
-		EXPECT_EQ(again.valid(), true, "the link opened by its name");
+		EXPECT_TRUE(again.valid(), "the link opened by its name");
 		EXPECT_EQ(unlink(path), 0, "unlink");
 		hit_times(HITS);
 		EXPECT_EQ(filter.runs(), 4 * HITS, "runs, the link open alone");
@@ -561,14 +476,10 @@ TEST("life.exit", "C6", "the hits of a process that has exited stay counted, its
  */
 static void check_after_fork(bool detach)
 {
-	perf_event_attr attr = breakpoint(hit);
 	Filter filter;
 	Gate ready, gate;
-
-	attr.inherit = 1;
-
 	/* The second keeps the kernel from swapping the events of parent and child. */
-	Event event(attr), not_inherited(breakpoint(hit_other));
+	Event event(inherited(breakpoint(hit))), not_inherited(breakpoint(hit_other));
 	Fd link;
 
 	if (detach)
@@ -631,20 +542,15 @@ TEST("life.no_inherit", "C3", "threads and children have no hits without attr.in
 /* A process that hits HITS times, and then becomes another program, which echoes a byte. */
 static void check_exec(bool remove_on_exec)
 {
-	int in[2], out[2];
-
-	if (pipe(in) || pipe(out))
-		setup_failed("pipe", errno);
-
-	Fd in_there(in[0]), in_here(in[1]), out_here(out[0]), out_there(out[1]);
+	Pipe there, back;
 	Gate gate;
 	Filter filter;
 	Child child([&] {
 		gate.pass();
 		hit_times(HITS);
-		dup2(in_there.get(), STDIN_FILENO);
-		dup2(out_there.get(), STDOUT_FILENO);
-		in_here.close();
+		dup2(there.out.get(), STDIN_FILENO);
+		dup2(back.in.get(), STDOUT_FILENO);
+		there.in.close();
 		execlp("cat", "cat", nullptr);
 		return 1;
 	});
@@ -662,13 +568,13 @@ static void check_exec(bool remove_on_exec)
 	poll(&poller, 1, 0);
 	EXPECT_EQ(poller.revents & POLLHUP, 0, "POLLHUP before exec");
 	gate.open();
-	out_there.close();
-	if (write(in_here.get(), &byte, 1) != 1 || read(out_here.get(), &byte, 1) != 1)
+	back.in.close();
+	if (write(there.in.get(), &byte, 1) != 1 || read(back.out.get(), &byte, 1) != 1)
 		setup_failed("cat", errno);
 
 	poll(&poller, 1, 0);
 	EXPECT_EQ(poller.revents & POLLHUP, remove_on_exec ? POLLHUP : 0, "POLLHUP after exec");
-	in_here.close();
+	there.in.close();
 	EXPECT_EQ(child.wait(), 0, "exit of the child");
 	EXPECT_EQ(event.count(), HITS, "hits counted");
 	EXPECT_EQ(filter.runs(), HITS, "runs of the program");
@@ -685,13 +591,8 @@ class Leaving {
 public:
 	Leaving()
 		: filter_(std::in_place)
+		, id_(info_of_program(filter_->prog_fd()).id)
 	{
-		bpf_prog_info info = {};
-		uint32_t size = sizeof(info);
-
-		if (int err = bpf_obj_get_info_by_fd(filter_->prog_fd(), &info, &size))
-			setup_failed("bpf_obj_get_info_by_fd", -err);
-		id_ = info.id;
 	}
 	const Filter &filter() const
 	{
@@ -701,14 +602,14 @@ public:
 	{
 		filter_.reset();
 		usleep(10'000);
-		EXPECT_EQ(is_there(), true, "the program is there as long as it is attached");
+		EXPECT_TRUE(is_there(), "the program is there as long as it is attached");
 	}
 	/* It may go by way of RCU and of a work queue. */
 	void must_be_gone() const
 	{
 		for (int tries = 0; tries < 1000 && is_there(); tries++)
 			usleep(10'000);
-		EXPECT_EQ(is_there(), false, "the program is there though it is attached nowhere");
+		EXPECT_FALSE(is_there(), "the program is there though it is attached nowhere");
 	}
 
 private:
@@ -722,16 +623,8 @@ private:
 	}
 
 	std::optional<Filter> filter_;
-	uint32_t id_;
+	const uint32_t id_;
 };
-
-static perf_event_attr inherited()
-{
-	perf_event_attr attr = breakpoint(hit);
-
-	attr.inherit = 1;
-	return attr;
-}
 
 /* What a program is attached to goes, in one way and another. */
 static void gone_with_the_event(Leaving &program)
@@ -824,7 +717,7 @@ static void gone_with_exec(Leaving &program)
 /* Children that have inherited it, and their children, all of which go before. */
 static void gone_with_children(Leaving &program)
 {
-	Event event(inherited());
+	Event event(inherited(breakpoint(hit)));
 
 	event.must_attach(program.filter());
 	event.enable();
@@ -846,7 +739,7 @@ static void gone_after_failed_forks(Leaving &program)
 {
 	const pid_t taken = getpid();
 	clone_args args = {};
-	Event event(inherited());
+	Event event(inherited(breakpoint(hit)));
 
 	args.exit_signal = SIGCHLD;
 	args.set_tid = reinterpret_cast<uintptr_t>(&taken);
@@ -868,7 +761,7 @@ static void gone_after_failed_forks(Leaving &program)
 static void gone_before_children(Leaving &program)
 {
 	Gate gate;
-	Event event(inherited());
+	Event event(inherited(breakpoint(hit)));
 
 	event.must_attach(program.filter());
 	program.is_attached();
@@ -889,7 +782,7 @@ static void gone_before_children(Leaving &program)
 static void gone_after_a_child(Leaving &program)
 {
 	Gate ready, gate;
-	Event event(inherited());
+	Event event(inherited(breakpoint(hit)));
 	Fd link = program.filter().link(event);
 
 	program.is_attached();

@@ -20,9 +20,16 @@
 #include <atomic>
 #include <thread>
 
-#include "lib/effects.h"
 #include "harness/test.h"
-#include "lib/perf.h"
+#include "lib/child.h"
+#include "lib/clock.h"
+#include "lib/cpus.h"
+#include "lib/fail.h"
+#include "lib/filter.h"
+#include "lib/hit.h"
+#include "lib/ring.h"
+#include "lib/signals.h"
+#include "lib/sysctl.h"
 
 /* The number in a one-line file, or -1. */
 static long number_in(const char *path)
@@ -145,12 +152,6 @@ static perf_event_attr uretprobe()
 		unavailable("no uretprobe events");
 	attr.config |= 1ul << bit;
 	return attr;
-}
-
-static void hit_times(uint64_t times)
-{
-	for (uint64_t i = 0; i < times; i++)
-		hit(i);
 }
 
 /*
@@ -573,8 +574,8 @@ static void check_gdb()
 
 	std::string hits = "already hit " + std::to_string(HITS) + " times";
 
-	EXPECT_EQ(said.find("hw watchpoint") != said.npos, true, "gdb has a hardware watchpoint");
-	EXPECT_EQ(said.find(hits) != said.npos, true, "gdb saw every change");
+	EXPECT_TRUE(said.find("hw watchpoint") != said.npos, "gdb has a hardware watchpoint");
+	EXPECT_TRUE(said.find(hits) != said.npos, "gdb saw every change");
 	EXPECT_EQ(event.count(), HITS, "hits of the filtered breakpoint");
 	EXPECT_EQ(filter.runs(), HITS, "runs of the program");
 }
@@ -624,7 +625,7 @@ TEST("others.singlestep", "C12", "single steps go over a filtered breakpoint as 
 	std::vector<uint64_t> bare = steps(false, &no_runs), filtered = steps(true, &runs);
 
 	EXPECT_EQ(filtered.size(), bare.size(), "steps to the end");
-	EXPECT_EQ(filtered == bare, true, "the same steps");
+	EXPECT_TRUE(filtered == bare, "the same steps");
 	EXPECT_EQ(std::count(bare.begin(), bare.end(), reinterpret_cast<uintptr_t>(hit)), HITS,
 		  "steps that stop at the breakpoint");
 	EXPECT_EQ(runs, HITS, "runs of the program");

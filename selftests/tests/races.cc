@@ -13,23 +13,15 @@
 #include <optional>
 #include <thread>
 
-#include "lib/effects.h"
 #include "harness/test.h"
-#include "lib/perf.h"
-
-static void hit_times(uint64_t times)
-{
-	for (uint64_t i = 0; i < times; i++)
-		hit(i);
-}
-
-static double seconds_now()
-{
-	timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec + now.tv_nsec / 1e9;
-}
+#include "lib/child.h"
+#include "lib/clock.h"
+#include "lib/cpus.h"
+#include "lib/filter.h"
+#include "lib/hit.h"
+#include "lib/kernel.h"
+#include "lib/program.h"
+#include "lib/ring.h"
 
 /* So many hits, or as many as fit into a time that leaves the other tests some. */
 class Bound {
@@ -85,24 +77,12 @@ private:
 class Interrupts {
 public:
 	explicit Interrupts(int cpu)
-		: clock_(every_20_us(), -1, cpu)
+		: clock_(software(PERF_COUNT_SW_CPU_CLOCK, 20'000), -1, cpu)
 	{
 		clock_.enable();
 	}
 
 private:
-	static perf_event_attr every_20_us()
-	{
-		perf_event_attr attr = {};
-
-		attr.type = PERF_TYPE_SOFTWARE;
-		attr.size = sizeof(attr);
-		attr.config = PERF_COUNT_SW_CPU_CLOCK;
-		attr.sample_period = 20'000;
-		attr.disabled = 1;
-		return attr;
-	}
-
 	Event clock_;
 };
 
@@ -121,22 +101,6 @@ static Cpus two_cpus()
 	return { cpus[0], cpus[1] };
 }
 
-/* Filter::link() without the questions that it asks first. */
-static Fd link_at_once(int prog_fd, const Event &event, uint64_t cookie = 0)
-{
-	LIBBPF_OPTS(bpf_link_create_opts, opts, .perf_event = { .bpf_cookie = cookie });
-	int fd = bpf_link_create(prog_fd, event.fd(), BPF_PERF_EVENT, &opts);
-
-	if (fd < 0)
-		setup_failed("bpf_link_create", -fd);
-	return Fd(fd);
-}
-
-static Fd link_at_once(const Filter &filter, const Event &event, uint64_t cookie = 0)
-{
-	return link_at_once(filter.prog_fd(), event, cookie);
-}
-
 /* @batch(n) hits n times, and returns how many of the n were not delivered as they should be. */
 template <typename Batch> static void race_detach(const Event &event, int there, Batch batch)
 {
@@ -149,7 +113,8 @@ template <typename Batch> static void race_detach(const Event &event, int there,
 	filter.returns(1);
 	filter.link(event).close();
 	{
-		Meanwhile detaching(there, [&](uint64_t) { link_at_once(filter, event).close(); });
+		Meanwhile detaching(there,
+				    [&](uint64_t) { must_link(filter.prog_fd(), event).close(); });
 
 		for (Bound bound(RACES, SECONDS); !lost && !bound.reached(hits); hits += BATCH)
 			lost = batch(BATCH);
@@ -210,12 +175,8 @@ TEST("races.detach.signals", "C6", "a hit that races a detach sends its signal, 
 TEST("races.detach.sigtrap", "C6", "a hit that races a detach raises SIGTRAP, once")
 {
 	const int there = two_cpus().there;
-	perf_event_attr attr = breakpoint(hit);
 	Signals signals({ SIGTRAP });
-
-	attr.sigtrap = attr.remove_on_exec = 1;
-
-	Event event(attr);
+	Event event(with_sigtrap(breakpoint(hit)));
 
 	event.enable();
 	race_detach(event, there, [&](uint64_t times) { return signals_missed(SIGTRAP, times); });
@@ -308,14 +269,11 @@ TEST("races.bpf_syscall", "C6", "a user-mode hit runs its program, whoever else 
 
 static uint64_t misses(const Filter &filter)
 {
-	bpf_prog_info info = {};
-	uint32_t size = sizeof(info);
+	const auto misses = misses_of_program(filter.prog_fd());
 
-	if (int err = bpf_obj_get_info_by_fd(filter.prog_fd(), &info, &size))
-		setup_failed("bpf_obj_get_info_by_fd", -err);
-	if (size < offsetof(bpf_prog_info, recursion_misses) + sizeof(info.recursion_misses))
+	if (!misses)
 		unavailable("the kernel has no recursion_misses (they came with 5.12)");
-	return info.recursion_misses;
+	return *misses;
 }
 
 TEST("misses.nested", "C6", "hits of a program's own reads are counted as its misses")
@@ -415,7 +373,7 @@ TEST("misses.signal", "C6", "a miss sends its signal where it always has (before
 TEST("misses.sigtrap", "C6", "a miss raises SIGTRAP where it always has (before 6.10)")
 {
 	Signals signals({ SIGTRAP });
-	Missing missing([](perf_event_attr &attr) { attr.sigtrap = attr.remove_on_exec = 1; });
+	Missing missing([](perf_event_attr &attr) { attr = with_sigtrap(attr); });
 
 	missing.event().enable();
 	EXPECT_EQ(missing.access_times(HITS), HITS, "runs of the program");
@@ -436,7 +394,7 @@ TEST("misses.limit", "C6", "a miss uses up a limit where it always has (before 6
 	uint64_t runs = missing.access_times(HITS);
 
 	if (Missing::delivered(1))
-		EXPECT_EQ(runs <= EVEN, true, "the limit is used up by so many misses");
+		EXPECT_LE(runs, EVEN, "the limit is used up by so many misses");
 	else
 		EXPECT_EQ(runs, HITS, "runs of the program");
 	EXPECT_EQ(Signals::count(sig, POLL_HUP), Missing::delivered(1), "POLL_HUP");
@@ -462,13 +420,9 @@ static constexpr uint64_t COOKIE = 0xC00C'1E00'0000'0001;
 /* @body hits at least once, in a child of the task that has the event. */
 template <typename Body> static void check_inherited_cookie(Body body)
 {
-	perf_event_attr attr = breakpoint(hit);
 	Filter filter(Program::CHECKS_COOKIE);
 	int err;
-
-	attr.inherit = 1;
-
-	Event event(attr);
+	Event event(inherited(breakpoint(hit)));
 	/*
 	 * Where all events of a task are inherited, the kernel may swap those of parent and child
 	 * instead of switching them: the child then hits the parent's event, whose cookie is right.
@@ -543,7 +497,7 @@ static void race_cookies(Looked *looked, int there, uint64_t races, int seconds,
 	{
 		Meanwhile attaching(there, [&](uint64_t round) {
 			uint64_t i = round % PROGRAMS, before = filters[i].runs();
-			Fd link = link_at_once(filters[i], event, COOKIE + i);
+			Fd link = must_link(filters[i].prog_fd(), event, COOKIE + i);
 
 			/* It counts a run as that begins, and so still runs when the next one comes. */
 			for (double end = seconds_now() + 0.1;
@@ -560,7 +514,7 @@ static void race_cookies(Looked *looked, int there, uint64_t races, int seconds,
 	}
 	for (const Filter &filter : filters)
 		runs += filter.runs();
-	EXPECT_EQ(runs > 0, true, "a program ran");
+	EXPECT_GT(runs, 0, "a program ran");
 	EXPECT_EQ(event.count(), hits, "hits counted");
 	looked->runs += runs;
 	looked->wrong += wrong;
@@ -675,7 +629,7 @@ static void race_fork(Forker forker)
 		/* The link is the last to hold the program, so what is inherited late is gone. */
 		Meanwhile detaching(cpus.there, [&](uint64_t) {
 			Fd prog = load_at_once();
-			Fd link = link_at_once(prog.get(), event);
+			Fd link = must_link(prog.get(), event);
 
 			prog.close();
 		});

@@ -19,9 +19,16 @@
 #include <string>
 #include <vector>
 
-#include "lib/effects.h"
 #include "harness/test.h"
-#include "lib/perf.h"
+#include "lib/child.h"
+#include "lib/clock.h"
+#include "lib/cpus.h"
+#include "lib/filter.h"
+#include "lib/hit.h"
+#include "lib/kernel.h"
+#include "lib/program.h"
+#include "lib/ring.h"
+#include "lib/sysctl.h"
 
 /* --- whom: a process with given capabilities, at a given perf_event_paranoid --- */
 
@@ -54,9 +61,7 @@ static void become(uid_t user, uint64_t capabilities)
 
 static int open_it(perf_event_attr attr, pid_t pid, int cpu)
 {
-	Fd fd(syscall(SYS_perf_event_open, &attr, pid, cpu, -1, PERF_FLAG_FD_CLOEXEC));
-
-	return fd.valid() ? 0 : errno;
+	return open_event(attr, pid, cpu).valid() ? 0 : errno;
 }
 
 static volatile uint64_t watched;
@@ -75,14 +80,6 @@ static perf_event_attr in_kernel()
 	perf_event_attr attr = of_kernel_hits();
 
 	attr.bp_addr = 0xffff'ffff'8100'0000;
-	return attr;
-}
-
-static perf_event_attr with_sigtrap()
-{
-	perf_event_attr attr = breakpoint(hit);
-
-	attr.sigtrap = attr.remove_on_exec = 1;
 	return attr;
 }
 
@@ -156,7 +153,7 @@ static const struct Right {
 	  [](auto &scene) {
 		  if (!has_sigtrap())
 			  unavailable("the kernel has no attr.sigtrap (it came with 5.13)");
-		  return open_it(with_sigtrap(), scene.roots, -1);
+		  return open_it(with_sigtrap(breakpoint(hit)), scene.roots, -1);
 	  },
 	  ALWAYS,
 	  { PERFMON | KILL, ADMIN | KILL },
@@ -169,11 +166,7 @@ static const struct Right {
 	  false },
 	{ "attach",
 	  "attaching takes the two descriptors and nothing else",
-	  [](auto &scene) {
-		  return ioctl(scene.event.fd(), PERF_EVENT_IOC_SET_BPF, scene.filter.prog_fd())
-				 ? errno
-				 : 0;
-	  },
+	  [](auto &scene) { return scene.event.attach(scene.filter); },
 	  NEVER,
 	  {},
 	  false },
@@ -182,11 +175,7 @@ static const struct Right {
 	  [](auto &scene) {
 		  if (!scene.filter.can_link())
 			  unavailable("the kernel has no BPF links for perf events");
-		  return Fd(bpf_link_create(scene.filter.prog_fd(), scene.event.fd(),
-					    BPF_PERF_EVENT, nullptr))
-					 .valid()
-				 ? 0
-				 : errno;
+		  return create_link(scene.filter.prog_fd(), scene.event).valid() ? 0 : errno;
 	  },
 	  NEVER,
 	  {},
@@ -229,22 +218,16 @@ static int tried(const Right &right, const Scene &scene, uint64_t capabilities)
 
 static void check_right(const Right &right)
 {
-	int ends[2];
-
-	if (pipe2(ends, O_CLOEXEC))
-		setup_failed("pipe2", errno);
-
-	Fd ready(ends[0]), is_ready(ends[1]);
+	Pipe ready;
 	Child nobodys([&] {
 		become(NOBODY, 0);
-		is_ready.close();
-		ready.close();
+		ready = Pipe();
 		return pause();
 	});
 	char byte;
 
-	is_ready.close();
-	if (read(ready.get(), &byte, 1) < 0)
+	ready.in.close();
+	if (read(ready.out.get(), &byte, 1) < 0)
 		setup_failed("read", errno);
 
 	Filter filter;
@@ -290,12 +273,6 @@ static const bool added_rights = [] {
 
 /* --- what: nothing that the same process would not have had without a filter --- */
 
-static void hit_times(uint64_t times)
-{
-	for (uint64_t i = 0; i < times; i++)
-		hit(i);
-}
-
 /*
  * Runs @body as somebody without rights, at the level at which nobody sees the kernel, or another.
  * The program is root's, made before: to load one takes rights.
@@ -328,11 +305,7 @@ TEST("rights.effects", "C15", "a filter adds no sample, no signal and no count")
 	without_rights([&] {
 		for (auto &verdict : verdicts) {
 			Signals signals({ sig, SIGTRAP });
-			perf_event_attr attr = breakpoint(hit);
-
-			attr.sigtrap = attr.remove_on_exec = has_sigtrap();
-
-			Event event(attr);
+			Event event(with_sigtrap(breakpoint(hit), has_sigtrap()));
 			Ring ring(event);
 
 			event.async(sig, gettid());
@@ -349,8 +322,8 @@ TEST("rights.effects", "C15", "a filter adds no sample, no signal and no count")
 
 			EXPECT_EQ(event.count(), HITS, "hits counted");
 			EXPECT_EQ(ring.samples(), rejected ? 0 : HITS, "samples");
-			EXPECT_EQ(Signals::count(sig) <= HITS, true, "signals, at most");
-			EXPECT_EQ(Signals::count(SIGTRAP) <= traps, true, "SIGTRAPs, at most");
+			EXPECT_LE(Signals::count(sig), HITS, "signals, at most");
+			EXPECT_LE(Signals::count(SIGTRAP), traps, "SIGTRAPs, at most");
 			if (!rejected) {
 				EXPECT_EQ(Signals::count(sig), HITS, "signals");
 				EXPECT_EQ(Signals::count(SIGTRAP), traps, "SIGTRAPs");
@@ -416,9 +389,8 @@ TEST("rights.kernel_hits", "C15", "a program sees no hit that its event excludes
 		event.enable();
 		write_twice(HITS);
 		/* The kernel may write byte by byte. */
-		EXPECT_EQ(filter.runs() >= 2 * HITS, true,
-			  "runs of the program, with the kernel's");
-		EXPECT_EQ(in_user_space(filter.look().ip), false, "the last one in user space");
+		EXPECT_GE(filter.runs(), 2 * HITS, "runs of the program, with the kernel's");
+		EXPECT_FALSE(in_user_space(filter.look().ip), "the last one in user space");
 	}
 
 	const uint64_t before = filter.runs();
@@ -433,7 +405,7 @@ TEST("rights.kernel_hits", "C15", "a program sees no hit that its event excludes
 		ring.drain();
 		EXPECT_EQ(event.count(), HITS, "hits counted");
 		EXPECT_EQ(filter.runs() - before, HITS, "runs of the program");
-		EXPECT_EQ(in_user_space(filter.look().ip), true, "the last one in user space");
+		EXPECT_TRUE(in_user_space(filter.look().ip), "the last one in user space");
 		EXPECT_EQ(ring.samples(), HITS, "samples");
 	});
 }
@@ -444,16 +416,11 @@ static uint64_t kernel_addresses(const Filter &filter, bool exclude_kernel)
 	constexpr int ROUNDS = 400;
 	static char buffer[1 << 18];
 	Fd zero(open("/dev/zero", O_RDONLY | O_CLOEXEC));
-	perf_event_attr attr = {};
+	perf_event_attr attr = software(PERF_COUNT_SW_TASK_CLOCK, 200'000);
 	uint64_t seen = 0;
 
-	attr.type = PERF_TYPE_SOFTWARE;
-	attr.size = sizeof(attr);
-	attr.config = PERF_COUNT_SW_TASK_CLOCK;
-	attr.sample_period = 200'000;
 	attr.exclude_kernel = exclude_kernel;
 	attr.exclude_hv = 1;
-	attr.disabled = 1;
 
 	Event event(attr);
 	const uint64_t runs = filter.runs();
@@ -468,7 +435,7 @@ static uint64_t kernel_addresses(const Filter &filter, bool exclude_kernel)
 		if (filter.runs() > runs)
 			seen += !in_user_space(filter.look().ip);
 	}
-	EXPECT_EQ(filter.runs() > runs, true, "the program ran");
+	EXPECT_GT(filter.runs(), runs, "the program ran");
 	return seen;
 }
 
@@ -476,7 +443,7 @@ TEST("rights.kernel_registers", "C15", "a program sees no registers that its eve
 {
 	Filter filter(Program::LOOKS);
 
-	EXPECT_EQ(kernel_addresses(filter, false) > 0, true, "root's program saw the kernel");
+	EXPECT_GT(kernel_addresses(filter, false), 0, "root's program saw the kernel");
 	without_rights(
 		[&] { EXPECT_EQ(kernel_addresses(filter, true), 0, "kernel addresses seen"); });
 }
@@ -514,14 +481,6 @@ TEST("rights.modify", "C15", "MODIFY_ATTRIBUTES takes the rights that opening ta
 }
 
 /* --- the machine: a program that takes its time, on a hot breakpoint --- */
-
-static double seconds_now()
-{
-	timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec + now.tv_nsec / 1e9;
-}
 
 /* The quickest of so many: what a busy machine adds is left out. */
 static double seconds_of_hit(int times)
@@ -590,7 +549,7 @@ TEST("denial.long_program", "C15",
 		note("a hit takes %.3f ms of %lu turns, else %.3f ms", hit_length * 1e3, turns,
 		     idle * 1e3);
 	}
-	EXPECT_EQ(hit_length > 10 * idle, true, "the program is long");
+	EXPECT_GT(hit_length, 10 * idle, "the program is long");
 
 	Child busy([] {
 		for (;;)
@@ -609,7 +568,7 @@ TEST("denial.long_program", "C15",
 	const Sleep now = sleep_a_little();
 	const double begun = seconds_now();
 
-	EXPECT_EQ(event.count() > hits, true, "it was hit meanwhile");
+	EXPECT_GT(event.count(), hits, "it was hit meanwhile");
 	kill(busy.pid(), SIGKILL);
 	busy.wait();
 
@@ -618,9 +577,9 @@ TEST("denial.long_program", "C15",
 	note("1 ms of sleep takes %.1f ms, at most %.1f; before %.1f, %.1f; it died in %.1f ms",
 	     now.usual * 1e3, now.longest * 1e3, before.usual * 1e3, before.longest * 1e3,
 	     died * 1e3);
-	EXPECT_EQ(now.usual < 10 * (hit_length + before.longest) + 0.1, true,
+	EXPECT_LT(now.usual, 10 * (hit_length + before.longest) + 0.1,
 		  "others get the CPU in 10 hits");
-	EXPECT_EQ(died < 10 * (hit_length + before.longest) + 1, true, "it dies in 10 hits");
+	EXPECT_LT(died, 10 * (hit_length + before.longest) + 1, "it dies in 10 hits");
 }
 
 /* Each hit would send a signal, and each signal hit: the limit ends it, should nothing else. */
@@ -631,7 +590,7 @@ TEST("denial.own_signal", "C15", "a breakpoint in what sends its signal does not
 	perf_event_attr attr = breakpoint(hit);
 	Filter filter;
 	Signals signals({ sig, SIGIO });
-	int ends[2];
+	Pipe pipe;
 
 	attr.bp_addr = kernel_address_of("send_sigio");
 	attr.exclude_kernel = 0;
@@ -647,20 +606,15 @@ TEST("denial.own_signal", "C15", "a breakpoint in what sends its signal does not
 	event.async(sig, gettid());
 	filter.returns(1);
 	event.must_attach(filter);
-	if (pipe2(ends, O_CLOEXEC))
-		setup_failed("pipe2", errno);
-
-	Fd from(ends[0]), to(ends[1]);
-
-	if (fcntl(from.get(), F_SETOWN, getpid()) || fcntl(from.get(), F_SETFL, O_ASYNC))
+	if (fcntl(pipe.out.get(), F_SETOWN, getpid()) || fcntl(pipe.out.get(), F_SETFL, O_ASYNC))
 		setup_failed("F_SETOWN and O_ASYNC of a pipe", errno);
 	event.must_refresh(FOR_EVER);
 	/* Sends SIGIO for the pipe, which is the first hit. */
-	if (write(to.get(), "", 1) != 1)
+	if (write(pipe.in.get(), "", 1) != 1)
 		setup_failed("write to a pipe", errno);
 	usleep(100'000);
 	EXPECT_EQ(Signals::count(SIGIO), 1, "signals of the pipe");
-	EXPECT_EQ(event.count() > 0, true, "send_sigio() is hit");
-	EXPECT_EQ(event.count() < FOR_EVER, true, "it is not hit until the limit is used up");
-	EXPECT_EQ(Signals::count(sig) > 0, true, "a hit sends its signal");
+	EXPECT_GT(event.count(), 0, "send_sigio() is hit");
+	EXPECT_LT(event.count(), FOR_EVER, "it is not hit until the limit is used up");
+	EXPECT_GT(Signals::count(sig), 0, "a hit sends its signal");
 }

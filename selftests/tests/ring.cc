@@ -9,18 +9,14 @@
 
 #include <cerrno>
 
-#include "lib/effects.h"
 #include "harness/test.h"
-#include "lib/perf.h"
+#include "lib/effects.h"
+#include "lib/filter.h"
+#include "lib/ring.h"
+#include "lib/signals.h"
 
 /* Of a sample with IP and ADDR, and the header. */
 static constexpr uint64_t SAMPLE_BYTES = 24;
-
-static void hit_times(uint64_t times)
-{
-	for (uint64_t i = 0; i < times; i++)
-		hit(i);
-}
 
 /* So many hits of one verdict. */
 struct Burst {
@@ -157,7 +153,7 @@ static void check_waiter(bool (*ready)(int fd), Verdict verdict)
 	if (verdict.attached)
 		event.must_attach(filter);
 	event.enable();
-	EXPECT_EQ(ready(event.fd()), false, "ready before the first hit");
+	EXPECT_FALSE(ready(event.fd()), "ready before the first hit");
 	for (uint64_t i = 0; i < HITS; i++) {
 		hit(i);
 		after_hits += ready(event.fd());
@@ -377,9 +373,9 @@ TEST("ring.shared", "C1", "of two events on one ring only the accepting one writ
 	loud.enable();
 	for (uint64_t i = 0; i < HITS; i++) {
 		hit(i);
-		EXPECT_EQ(ring.poll_ready(), false, "ready after a rejected hit");
+		EXPECT_FALSE(ring.poll_ready(), "ready after a rejected hit");
 		hit_other(i);
-		EXPECT_EQ(ring.poll_ready(), true, "ready after an accepted hit");
+		EXPECT_TRUE(ring.poll_ready(), "ready after an accepted hit");
 	}
 	ring.drain();
 	EXPECT_EQ(ring.samples(), HITS, "samples");

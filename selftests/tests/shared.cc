@@ -18,10 +18,12 @@
 #include <thread>
 #include <vector>
 
-#include "lib/effects.h"
-#include "harness/test.h"
-#include "lib/perf.h"
 #include "bpf/shared.h"
+#include "harness/test.h"
+#include "lib/clock.h"
+#include "lib/cpus.h"
+#include "lib/program.h"
+#include "lib/ring.h"
 
 #include <shared.skel.h>
 
@@ -147,11 +149,11 @@ static uint64_t fault(int in, int out)
 	return 2 * BATCH;
 }
 
-static perf_event_attr event_of(Hits hits)
+static perf_event_attr event_of(bool faults)
 {
 	perf_event_attr attr = breakpoint(Access::WRITE, &watched, sizeof(watched));
 
-	if (hits == fault) {
+	if (faults) {
 		attr.type = PERF_TYPE_SOFTWARE;
 		attr.config = PERF_COUNT_SW_PAGE_FAULTS;
 		attr.bp_type = 0;
@@ -165,11 +167,12 @@ static const struct Shared {
 	const char *name;
 	void (*churn)(Churn &churn);
 	Hits hits;
+	bool of_faults = false; /* hits of an event on page faults, not of a watchpoint */
 } shared_maps[] = {
 	{ "hash", churn_hash, write_watched },		{ "lru_hash", churn_hash, write_watched },
 	{ "lpm_trie", churn_trie, write_watched },	{ "queue", churn_queue, write_watched },
 	{ "stack", churn_queue, write_watched },	{ "ringbuf", churn_beside, write_watched },
-	{ "stack_map", churn_stacks, write_watched },	{ "build_ids", churn_stacks, fault },
+	{ "stack_map", churn_stacks, write_watched },	{ "build_ids", churn_stacks, fault, true },
 	{ "task_storage", churn_tasks, write_watched },
 };
 
@@ -177,32 +180,18 @@ static const struct Shared {
 class Sharing {
 public:
 	explicit Sharing(const std::string &name)
-	{
-		bool tasks = name == "task_storage";
-		bpf_program *program;
-		bpf_map *map;
+		: program_(("in_" + name).c_str(),
+			   [&](shared &skel) {
+				   bpf_map *map;
 
-		if (tasks && access("/sys/kernel/btf/vmlinux", F_OK))
-			unavailable("the kernel has no BTF (CONFIG_DEBUG_INFO_BTF)");
-		if (tasks && !libbpf_probe_bpf_helper(BPF_PROG_TYPE_PERF_EVENT,
-						      BPF_FUNC_task_storage_get, nullptr))
-			unavailable("the kernel has no task storage (it came with 5.12)");
-		libbpf_set_print(nullptr);
-		skel_ = shared__open();
-		if (!skel_)
-			setup_failed("bpf object", errno);
-		bpf_object__for_each_program(program, skel_->obj) bpf_program__set_autoload(
-			program, bpf_program__name(program) == "in_" + name);
-		bpf_object__for_each_map(map, skel_->obj) bpf_map__set_autocreate(
-			map, bpf_map__name(map) == name || bpf_map__is_internal(map));
-		if (int err = shared__load(skel_))
-			setup_failed("bpf() to load the program", -err);
-		map_ = bpf_object__find_map_by_name(skel_->obj, name.c_str());
-		prog_ = bpf_object__find_program_by_name(skel_->obj, ("in_" + name).c_str());
-	}
-	~Sharing()
+				   if (name == "task_storage")
+					   need_task_storage();
+				   bpf_object__for_each_map(map, skel.obj) bpf_map__set_autocreate(
+					   map,
+					   bpf_map__name(map) == name || bpf_map__is_internal(map));
+			   })
+		, map_(bpf_object__find_map_by_name(program_->obj, name.c_str()))
 	{
-		shared__destroy(skel_);
 	}
 	Sharing(const Sharing &) = delete;
 
@@ -212,11 +201,11 @@ public:
 	}
 	int prog_fd() const
 	{
-		return bpf_program__fd(prog_);
+		return program_.prog_fd();
 	}
 	const volatile auto *globals() const
 	{
-		return skel_->bss;
+		return program_.globals();
 	}
 	/* What the program will find. */
 	void prepare() const
@@ -226,12 +215,12 @@ public:
 		Fd process(syscall(SYS_pidfd_open, getpid(), 0));
 		int fd = process.get();
 
-		if ((map_ == skel_->maps.lpm_trie &&
+		if ((map_ == program_->maps.lpm_trie &&
 		     bpf_map_update_elem(bpf_map__fd(map_), prefix, value.data(), BPF_ANY)) ||
-		    (map_ == skel_->maps.task_storage &&
+		    (map_ == program_->maps.task_storage &&
 		     bpf_map_update_elem(bpf_map__fd(map_), &fd, value.data(), BPF_ANY)))
 			setup_failed("bpf() to fill the map", errno);
-		if (map_ == skel_->maps.ringbuf) {
+		if (map_ == program_->maps.ringbuf) {
 			reader_ = ring_buffer__new(
 				bpf_map__fd(map_), [](void *, void *, size_t) { return 0; },
 				nullptr, nullptr);
@@ -246,9 +235,17 @@ public:
 	}
 
 private:
-	shared *skel_;
+	static void need_task_storage()
+	{
+		if (access("/sys/kernel/btf/vmlinux", F_OK))
+			unavailable("the kernel has no BTF (CONFIG_DEBUG_INFO_BTF)");
+		if (!libbpf_probe_bpf_helper(BPF_PROG_TYPE_PERF_EVENT, BPF_FUNC_task_storage_get,
+					     nullptr))
+			unavailable("the kernel has no task storage (it came with 5.12)");
+	}
+
+	Loaded<shared> program_;
 	bpf_map *map_;
-	bpf_program *prog_;
 	mutable ring_buffer *reader_ = nullptr;
 };
 
@@ -262,12 +259,7 @@ static void check_shared(const Shared &shared)
 	std::atomic<bool> stop = false;
 	std::atomic<uint64_t> rounds = 0;
 	uint64_t hits = 0, counted = 0;
-	int ends[2];
-
-	if (pipe(ends))
-		setup_failed("pipe", errno);
-
-	Fd out(ends[0]), in(ends[1]);
+	Pipe pipe;
 
 	program.prepare();
 	run_on(cpu);
@@ -285,17 +277,16 @@ static void check_shared(const Shared &shared)
 		sched_yield();
 	/* To preempt it as soon as the timer fires. */
 	if (!sched_setscheduler(0, SCHED_FIFO, &realtime)) {
-		Event event(event_of(shared.hits));
+		Event event(event_of(shared.of_faults));
 		Ring ring(event);
 
-		if (ioctl(event.fd(), PERF_EVENT_IOC_SET_BPF, program.prog_fd()))
-			setup_failed("PERF_EVENT_IOC_SET_BPF", errno);
+		event.must_attach(program);
 		event.enable();
 		for (long end = milliseconds_now() + MILLISECONDS;
 		     program.globals()->runs >= counted && hits < ENOUGH &&
 		     milliseconds_now() < end;) {
 			usleep(50 + hits % 201);
-			hits += shared.hits(in.get(), out.get());
+			hits += shared.hits(pipe.in.get(), pipe.out.get());
 			counted = event.count();
 			program.empty();
 			ring.forget();
@@ -315,7 +306,7 @@ static void check_shared(const Shared &shared)
 	if (wrong)
 		note("%lu times a helper said what it should not, the last time %ld", wrong,
 		     long(program.globals()->said));
-	EXPECT_EQ(counted >= hits, true, "hits counted");
+	EXPECT_GE(counted, hits, "hits counted");
 	EXPECT_EQ(runs, counted, "runs of the program");
 	EXPECT_EQ(wrong, 0, "runs whose helpers failed");
 }

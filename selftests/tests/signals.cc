@@ -3,41 +3,37 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
-#include <sys/eventfd.h>
 #include <sys/wait.h>
 
 #include <cerrno>
 #include <thread>
 
-#include "lib/effects.h"
 #include "harness/test.h"
-#include "lib/perf.h"
+#include "lib/child.h"
+#include "lib/cpus.h"
+#include "lib/effects.h"
+#include "lib/filter.h"
+#include "lib/gate.h"
+#include "lib/ring.h"
+#include "lib/signals.h"
 
-static void hit_times(uint64_t times)
+static void mask(int how, int sig)
 {
-	for (uint64_t i = 0; i < times; i++)
-		hit(i);
+	const sigset_t set = set_of({ sig });
+
+	if (sigprocmask(how, &set, nullptr))
+		setup_failed("sigprocmask", errno);
 }
 
 /* Keeps @sig pending, in this thread and in those and the children that it starts. */
 static void block(int sig)
 {
-	sigset_t set;
-
-	sigemptyset(&set);
-	sigaddset(&set, sig);
-	if (sigprocmask(SIG_BLOCK, &set, nullptr))
-		setup_failed("sigprocmask", errno);
+	mask(SIG_BLOCK, sig);
 }
 
 static void unblock(int sig)
 {
-	sigset_t set;
-
-	sigemptyset(&set);
-	sigaddset(&set, sig);
-	if (sigprocmask(SIG_UNBLOCK, &set, nullptr))
-		setup_failed("sigprocmask", errno);
+	mask(SIG_UNBLOCK, sig);
 }
 
 static bool is_pending(int sig)
@@ -53,12 +49,10 @@ static bool is_pending(int sig)
  */
 static uint64_t events_received(int sig)
 {
-	sigset_t set;
+	const sigset_t set = set_of({ sig });
 	siginfo_t info;
 	uint64_t n = 0;
 
-	sigemptyset(&set);
-	sigaddset(&set, sig);
 	for (;;) {
 		if (sigwaitinfo(&set, &info) != sig)
 			continue; /* EINTR */
@@ -98,26 +92,23 @@ static uint64_t delivered(Verdict verdict)
 static void check_owning_thread(Verdict verdict)
 {
 	const int sig = setsig_signal();
-	Fd ready(eventfd(0, EFD_CLOEXEC)), done(eventfd(0, EFD_CLOEXEC));
+	Gate ready, done;
 	pid_t tid = 0;
 	uint64_t received = 0;
 
 	block(sig);
 	std::thread owner([&] {
-		uint64_t n;
-
 		tid = gettid();
-		eventfd_write(ready.get(), 1);
-		eventfd_read(done.get(), &n);
+		ready.open();
+		done.pass();
 		/* To the process, but this thread alone waits for it. */
 		received = events_received(sig);
 	});
-	uint64_t n;
 
-	eventfd_read(ready.get(), &n);
+	ready.pass();
 	hit_for(F_OWNER_TID, tid, verdict);
-	EXPECT_EQ(is_pending(sig), false, "a signal for another thread");
-	eventfd_write(done.get(), 1);
+	EXPECT_FALSE(is_pending(sig), "a signal for another thread");
+	done.open();
 	/* What is sent to a thread it takes ahead of what is sent to the process. */
 	end_events(sig, getpid());
 	owner.join();
@@ -132,7 +123,7 @@ static void check_owning_process(Verdict verdict)
 	Child owner([=] { return events_received(sig); });
 
 	hit_for(F_OWNER_PID, owner.pid(), verdict);
-	EXPECT_EQ(is_pending(sig), false, "a signal for another process");
+	EXPECT_FALSE(is_pending(sig), "a signal for another process");
 	end_events(sig, owner.pid());
 	EXPECT_EQ(WEXITSTATUS(owner.wait()), delivered(verdict), "signals to the process");
 }
@@ -372,8 +363,7 @@ static constexpr uint64_t SIG_DATA = 0x123456789abcdef0;
 
 static perf_event_attr trapping(perf_event_attr attr)
 {
-	attr.sigtrap = 1;
-	attr.remove_on_exec = 1; /* sigtrap asks for it */
+	attr = with_sigtrap(attr);
 	attr.sig_data = SIG_DATA;
 	return attr;
 }
@@ -425,7 +415,7 @@ TEST("signals.sigtrap.blocked.rejected", "C1", "rejected hits leave no SIGTRAP p
 	event.enable();
 	block(SIGTRAP);
 	hit_times(HITS);
-	EXPECT_EQ(is_pending(SIGTRAP), false, "SIGTRAP pending");
+	EXPECT_FALSE(is_pending(SIGTRAP), "SIGTRAP pending");
 	unblock(SIGTRAP);
 	EXPECT_EQ(Signals::count(SIGTRAP), 0, "SIGTRAP");
 	EXPECT_EQ(event.count(), HITS, "hits counted");
@@ -445,7 +435,7 @@ TEST("signals.sigtrap.blocked.accepted", "C2", "a blocked SIGTRAP comes once, wh
 		event.enable();
 		block(SIGTRAP);
 		hit_times(HITS);
-		EXPECT_EQ(is_pending(SIGTRAP), true, "SIGTRAP pending");
+		EXPECT_TRUE(is_pending(SIGTRAP), "SIGTRAP pending");
 		EXPECT_EQ(Signals::count(SIGTRAP), 0, "SIGTRAP while blocked");
 		unblock(SIGTRAP);
 		EXPECT_EQ(Signals::count(SIGTRAP, TRAP_PERF), 1, "SIGTRAP of TRAP_PERF");

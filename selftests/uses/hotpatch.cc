@@ -113,14 +113,14 @@ TEST("uses.hotpatch", "C1", "a routine is replaced under its callers; unconcerne
 {
 	Uses uses("hotpatch");
 	Handler entry(SIGTRAP, on_entry), question(SIGUSR1, on_question);
-	Event event = event_in_all_threads(entry_of(add));
+	Event event = event_in_all_threads(breakpoint(add));
 	std::vector<Worker> workers(THREADS);
 	std::vector<std::thread> threads;
 	std::atomic<bool> done = false;
 	std::latch started(THREADS);
 	uint64_t sum = 0, patched = 0, traps = 0, out_of_place = 0;
 
-	attach(event, uses->progs.hotpatch);
+	event.must_attach(uses);
 	for (Worker &worker : workers)
 		threads.emplace_back([&] { work(worker, done, started); });
 	started.wait();

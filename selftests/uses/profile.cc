@@ -13,8 +13,9 @@
 #include <ctime>
 #include <deque>
 
-#include "lib/effects.h"
 #include "harness/test.h"
+#include "lib/cpus.h"
+#include "lib/ring.h"
 #include "uses/uses.h"
 
 /* Two routines to spend time in, in sections of their own, whose bounds the linker names. */
@@ -38,16 +39,11 @@ static constexpr Range nothing = {};
 
 static perf_event_attr cpu_clock()
 {
-	perf_event_attr attr = {};
+	perf_event_attr attr = software(PERF_COUNT_SW_CPU_CLOCK, 1'000'000); /* 1 ms */
 
-	attr.type = PERF_TYPE_SOFTWARE;
-	attr.size = sizeof(attr);
-	attr.config = PERF_COUNT_SW_CPU_CLOCK;
-	attr.sample_period = 1000000; /* 1 ms */
 	attr.sample_type = PERF_SAMPLE_IP;
 	attr.wakeup_events = 1;
 	attr.exclude_hv = 1;
-	attr.disabled = 1;
 	return attr;
 }
 
@@ -78,7 +74,7 @@ public:
 	{
 		uses_.globals()->profile_from = reinterpret_cast<uintptr_t>(range.from);
 		uses_.globals()->profile_to = reinterpret_cast<uintptr_t>(range.to);
-		attach(event_, uses_->progs.profile);
+		event_.must_attach(uses_);
 		event_.async(setsig_signal(), gettid());
 	}
 	~Profiler()
@@ -86,7 +82,7 @@ public:
 		event_.disable();
 		ring_.drain();
 		EXPECT_EQ(ring_.samples(), 0, "samples in the ring buffer");
-		EXPECT_EQ(ring_.poll_ready(), false, "poll is ready");
+		EXPECT_FALSE(ring_.poll_ready(), "poll is ready");
 		EXPECT_EQ(in_map(), found()->profile_inside, "counts in the map, all in the range");
 	}
 	Profiler(const Profiler &) = delete;

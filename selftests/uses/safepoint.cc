@@ -77,7 +77,7 @@ public:
 	{
 		collector = gettid();
 		uses.globals()->safepoint_except = collector;
-		attach(event, uses->progs.safepoint);
+		event.must_attach(uses);
 		for (Mutator &mutator : mutators)
 			threads.emplace_back([&] { mutate(mutator, done, started); });
 		started.wait();

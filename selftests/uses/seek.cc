@@ -22,6 +22,8 @@
 #include <vector>
 
 #include "harness/test.h"
+#include "lib/child.h"
+#include "lib/cpus.h"
 #include "uses/uses.h"
 
 /* The tracee: laps of LAP arrivals, each at one of two places; every lap is like the first. */
@@ -74,12 +76,13 @@ struct Registers {
 class Tracee {
 public:
 	Tracee()
-		: child_((on_one_cpu(), run_laps))
-		, attr_(entry_of(here))
+		/* They only ever wait for each other: on two CPUs they are slower. */
+		: child_((run_on(sched_getcpu()), run_laps))
+		, attr_(breakpoint(here))
 		, event_(attr_, stopped_by(SIGSTOP))
 	{
 		event_.async(SIGTRAP, child_.pid());
-		attach(event_, uses_->progs.seek);
+		event_.must_attach(uses_);
 	}
 
 	/* Runs to the @nth arrival that matches; returns how often the tracer was woken for it. */
@@ -153,16 +156,6 @@ private:
 		if (ptrace(static_cast<__ptrace_request>(request), child_.pid(), nullptr, nullptr))
 			setup_failed("ptrace to resume the tracee", errno);
 	}
-	/* Tracer and tracee only ever wait for each other: on two CPUs they are slower. */
-	static void on_one_cpu()
-	{
-		cpu_set_t set;
-
-		CPU_ZERO(&set);
-		CPU_SET(sched_getcpu(), &set);
-		if (sched_setaffinity(0, sizeof(set), &set))
-			setup_failed("sched_setaffinity", errno);
-	}
 	pid_t stopped_by(int sig)
 	{
 		int status = child_.wait();
@@ -211,7 +204,7 @@ TEST("uses.seek", "C1", "a debugger that seeks to one of many arrivals wakes onc
 	}
 	EXPECT_EQ(tracee.seek(wanted, 1 << 0, nth, target), 1, "wakeups of the tracer");
 	EXPECT_EQ(tracee.arrived(), target, "arrivals before the one it landed on");
-	EXPECT_EQ(tracee.registers() == wanted, true, "registers as the oracle has them");
+	EXPECT_TRUE(tracee.registers() == wanted, "registers as the oracle has them");
 	EXPECT_EQ(tracee.end(), hits, "hits counted");
 }
 

@@ -76,15 +76,10 @@ TEST("uses.throttle", "C1", "threads stop each at its first event beyond the sha
 {
 	Cache cache;
 	Handler handler(SIGTRAP, on_overspending);
-	perf_event_attr attr = {};
+	perf_event_attr attr = software(PERF_COUNT_SW_PAGE_FAULTS, 1);
 
-	attr.type = PERF_TYPE_SOFTWARE;
-	attr.size = sizeof(attr);
-	attr.config = PERF_COUNT_SW_PAGE_FAULTS;
-	attr.sample_period = 1;
 	attr.exclude_kernel = 1;
 	attr.exclude_hv = 1;
-	attr.disabled = 1;
 
 	Event event = event_in_all_threads(attr);
 	Uses uses("throttle");
@@ -96,7 +91,7 @@ TEST("uses.throttle", "C1", "threads stop each at its first event beyond the sha
 	globals->throttle_from = cache.begin();
 	globals->throttle_to = cache.end();
 	globals->throttle_budget = BUDGET;
-	attach(event, uses->progs.throttle);
+	event.must_attach(uses);
 	event.enable();
 
 	/* Who is throttled waits here; when all are, a new window begins. */

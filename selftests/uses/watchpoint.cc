@@ -58,7 +58,7 @@ template <typename Body> static void watched(Uses &uses, uint64_t writes, uint64
 	Report sum = {};
 
 	uses.globals()->watch_forbidden = FORBIDDEN;
-	attach(event, uses->progs.watch);
+	event.must_attach(uses);
 	event.enable();
 	for (uint64_t i = 0; i < THREADS; i++)
 		threads.emplace_back([&, i] {

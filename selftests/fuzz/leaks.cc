@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0
+/* What the calls have left behind. */
+#include "fuzz/fuzz.h"
+
+#include <bpf/bpf.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+
+#include "lib/hit.h"
+
+template <typename Next> static uint64_t count_ids(Next next)
+{
+	uint64_t number = 0;
+
+	for (uint32_t id = 0; !next(id, &id);)
+		number++;
+	return number;
+}
+
+std::map<std::string, uint64_t> census()
+{
+	std::map<std::string, uint64_t> found = {
+		{ "BPF programs", count_ids(bpf_prog_get_next_id) },
+		{ "BPF maps", count_ids(bpf_map_get_next_id) },
+		{ "BPF links", count_ids(bpf_link_get_next_id) },
+	};
+	/* Of these caches all objects are ours, where the kernel tells them apart. */
+	static const char *const caches[] = { "perf_event", "fasync_cache" };
+
+	for (auto cache : caches)
+		std::ofstream(std::string("/sys/kernel/slab/") + cache + "/shrink") << 1;
+
+	std::ifstream slabs("/proc/slabinfo");
+
+	for (std::string line; std::getline(slabs, line);) {
+		std::istringstream words(line);
+		std::string name;
+		uint64_t objects = 0;
+
+		words >> name >> objects;
+		for (auto cache : caches)
+			if (name == cache)
+				found["slab " + name] = objects;
+	}
+	return found;
+}
+
+static bool more(const std::map<std::string, uint64_t> &now,
+		 const std::map<std::string, uint64_t> &before)
+{
+	return std::any_of(now.begin(), now.end(), [&](auto &item) {
+		auto was = before.find(item.first);
+
+		return was == before.end() || item.second > was->second;
+	});
+}
+
+int free_registers()
+{
+	std::vector<Fd> taken;
+	const perf_event_attr attr = breakpoint(hit);
+
+	for (;;) {
+		Fd fd = open_event(attr);
+
+		if (!fd.valid())
+			return taken.size();
+		taken.push_back(std::move(fd));
+	}
+}
+
+/* The kernel frees much of it later, after grace periods. */
+int report_leaks(const std::map<std::string, uint64_t> &before)
+{
+	constexpr int PATIENCE = 30;
+	int leaks = 0;
+
+	for (int seconds = 0; more(census(), before) && seconds < PATIENCE; seconds++)
+		sleep(1);
+	for (auto &[name, now] : census()) {
+		auto was = before.find(name); /* always there: a cache does not go away */
+
+		bool leaked = now > was->second;
+
+		printf("%s%s: %lu, before %lu\n", leaked ? "leak: " : "", name.c_str(), now,
+		       was->second);
+		leaks += leaked;
+	}
+	return leaks;
+}
+
+/* What the leak detector of the kernel says, if it has one: it wants to see an object twice. */
+int report_kmemleak()
+{
+	static const char file[] = "/sys/kernel/debug/kmemleak";
+	int leaks = 0;
+
+	if (access(file, R_OK)) {
+		puts("kmemleak: not in this kernel");
+		return 0;
+	}
+	for (int scans = 0; scans < 2; scans++) {
+		sleep(6);
+		std::ofstream(file) << "scan" << std::endl;
+	}
+
+	std::ifstream found(file);
+
+	for (std::string line; std::getline(found, line);) {
+		leaks += line.starts_with("unreferenced object");
+		printf("%s%s\n", line.starts_with("unref") ? "leak: " : "  ", line.c_str());
+	}
+	printf("kmemleak: %d\n", leaks);
+	return leaks;
+}

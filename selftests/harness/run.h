@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+#ifndef HARNESS_RUN_H
+#define HARNESS_RUN_H
+
+#include <string>
+#include <vector>
+
+#include "harness/test.h"
+
+/* What became of a test. */
+struct Outcome {
+	char verdict = 0; /* 'P', 'F', 'S' */
+	std::vector<std::string> lines; /* of diagnostics */
+};
+
+/* Runs it in a child of its own; whatever that starts is killed in the end. */
+Outcome run_test(const Test &test);
+
+#endif

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "lib/child.h"
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+
+#include "lib/fail.h"
+
+void *shared_with_children(size_t size)
+{
+	void *at = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (at == MAP_FAILED)
+		setup_failed("mmap", errno);
+	return at;
+}
+
+pid_t Child::spawn()
+{
+	pid_t parent = getpid(), pid = fork();
+
+	if (pid < 0)
+		setup_failed("fork", errno);
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (getppid() != parent)
+			_exit(1);
+	}
+	return pid;
+}
+
+int wait_for(pid_t pid)
+{
+	int status = 0;
+
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			setup_failed("waitpid", errno);
+	return status;
+}
+
+int Child::wait()
+{
+	const int status = wait_for(pid_);
+
+	if (!WIFSTOPPED(status))
+		pid_ = -1;
+	return status;
+}
+
+Child::~Child()
+{
+	if (pid_ <= 0)
+		return;
+	kill(pid_, SIGKILL);
+	while (pid_ > 0)
+		wait();
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What time it is, by the clocks of clock_gettime(2), which does not fail. */
+#ifndef LIB_CLOCK_H
+#define LIB_CLOCK_H
+
+#include <cstdint>
+#include <ctime>
+
+inline uint64_t nanoseconds_now(clockid_t clock = CLOCK_MONOTONIC)
+{
+	timespec now;
+
+	clock_gettime(clock, &now);
+	return now.tv_sec * 1000000000ull + now.tv_nsec;
+}
+
+inline long milliseconds_now()
+{
+	return nanoseconds_now() / 1000000;
+}
+
+inline double seconds_now()
+{
+	return nanoseconds_now() / 1e9;
+}
+
+/* In user mode for the most part, where asking for the time may be a system call. */
+inline void spin(long milliseconds)
+{
+	for (long end = milliseconds_now() + milliseconds; milliseconds_now() < end;)
+		for (volatile int i = 0; i < 100000;)
+			i = i + 1;
+}
+
+#endif

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* The filter that tests put on their events: a program whose verdict they choose. */
+#ifndef LIB_FILTER_H
+#define LIB_FILTER_H
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "bpf/filter.h"
+#include "lib/event.h"
+#include "lib/fd.h"
+
+struct filter; /* the skeleton */
+template <typename Skeleton> class Loaded;
+
+/* The programs of filter.bpf.c, in this order: first the types of which only one belongs to an overflow. */
+enum class Program {
+	ON_OVERFLOW,
+	ON_TRACEPOINT,
+	ON_KPROBE, /* and uprobes */
+	ON_RAW_TRACEPOINT,
+
+	/* On overflows too; beside giving a verdict, they */
+	LOOKS, /* report their context */
+	READS_COOKIE,
+	CHECKS_COOKIE, /* slowly, against the wanted one */
+	GETS_STACK,
+	FILLS_RINGBUF, /* with the first argument of the function that was hit */
+	TAIL_CALLS, /* ON_OVERFLOW, whose verdict then counts */
+	SENDS_SIGNAL, /* SIGUSR1, to the process that was hit */
+	READS_SAMPLE, /* in the kernel's own memory, where its context has no field for it */
+	CALLS_REPLACEABLE, /* can_be_replaced(), which has the verdict, by REPLACES too */
+	WORKS, /* take their time */
+
+	/* Not on overflows, but in the place of a function of another program. */
+	REPLACES, /* and does what READS_SAMPLE does */
+};
+
+/* A loaded program of filter.bpf.c, which at first rejects everything. */
+class Filter {
+public:
+	/* REPLACES is loaded for can_be_replaced() of @target, where replace() puts it. */
+	explicit Filter(Program which = Program::ON_OVERFLOW, const Filter *target = nullptr);
+	~Filter();
+	Filter(const Filter &) = delete;
+
+	int prog_fd() const;
+
+	/* From now on: return @verdict if the condition holds, else 0. */
+	void returns(uint32_t verdict);
+	void returns_if(uint32_t verdict, enum filter_condition what, uint64_t wanted);
+
+	/* From now on CHECKS_COOKIE takes @ns for it, and wants @cookie. */
+	void checks(uint64_t cookie, uint64_t ns);
+
+	/* From now on TAIL_CALLS calls @callee. */
+	void tail_calls(const Filter &callee);
+
+	/* From now on REPLACES is called; until the Fd closes. */
+	Fd replace();
+
+	/* From now on WORKS copies FILTER_BLOCK bytes from @block so many times, FILTER_LONGEST at most. */
+	void works(const void *block, uint64_t times);
+
+	/* How often the program ran. */
+	uint64_t runs() const;
+
+	/* What the last run of a program that reads or gets something saw. */
+	filter_look look() const;
+
+	/* Takes what FILLS_RINGBUF has written out of its ring. */
+	std::vector<uint64_t> take() const;
+
+	/* Whether link() can, see lib/program.h. */
+	bool can_link() const;
+
+	/*
+	 * As create_link() and must_link(); EEXIST as for Event::attach(), which is left in @err
+	 * with an invalid Fd. unavailable() before 5.15.
+	 */
+	Fd link(const Event &event, int *err, uint64_t cookie = 0) const;
+	Fd link(const Event &event) const;
+
+private:
+	void set_callee(int fd);
+
+	std::unique_ptr<Loaded<struct filter>> program_;
+};
+
+#endif

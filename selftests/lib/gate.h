@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* A line that threads and children wait at, until another lets one of them go: eventfd(2). */
+#ifndef LIB_GATE_H
+#define LIB_GATE_H
+
+#include <sys/eventfd.h>
+
+#include <cerrno>
+
+#include "lib/fail.h"
+#include "lib/fd.h"
+
+class Gate {
+public:
+	void open()
+	{
+		if (eventfd_write(fd_.get(), 1))
+			setup_failed("eventfd", errno);
+	}
+	void pass()
+	{
+		eventfd_t n;
+
+		if (eventfd_read(fd_.get(), &n))
+			setup_failed("eventfd", errno);
+	}
+
+private:
+	Fd fd_{ eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE) };
+};
+
+#endif

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "lib/hit.h"
+
+/* Different bodies, so that no linker folds the two into one address. */
+KEPT_APART void hit(uint64_t value)
+{
+	asm volatile("" : : "r"(value), "i"(1) : "memory");
+}
+
+KEPT_APART void hit_other(uint64_t value)
+{
+	asm volatile("nop" : : "r"(value), "i"(2) : "memory");
+}
+
+void hit_times(uint64_t times)
+{
+	for (uint64_t i = 0; i < times; i++)
+		hit(i);
+}
+
+void hit_other_times(uint64_t times)
+{
+	for (uint64_t i = 0; i < times; i++)
+		hit_other(i);
+}

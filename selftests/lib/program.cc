@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "lib/program.h"
+
+#include <bpf/bpf.h>
+
+#include <cstring>
+
+bpf_program *choose_program(bpf_object *object, const char *name)
+{
+	bpf_program *program, *chosen = nullptr;
+
+	bpf_object__for_each_program(program, object)
+	{
+		const bool is_it = !strcmp(bpf_program__name(program), name);
+
+		bpf_program__set_autoload(program, is_it);
+		if (is_it)
+			chosen = program;
+	}
+	return chosen;
+}
+
+/* @size: how much of it the kernel knows. */
+static bpf_prog_info ask_about(int prog_fd, uint32_t &size)
+{
+	bpf_prog_info info = {};
+
+	size = sizeof(info);
+	if (bpf_obj_get_info_by_fd(prog_fd, &info, &size))
+		setup_failed("bpf() to ask about the program", errno);
+	return info;
+}
+
+bpf_prog_info info_of_program(int prog_fd)
+{
+	uint32_t size;
+
+	return ask_about(prog_fd, size);
+}
+
+std::optional<uint64_t> misses_of_program(int prog_fd)
+{
+	uint32_t size;
+	const bpf_prog_info info = ask_about(prog_fd, size);
+
+	if (size < offsetof(bpf_prog_info, recursion_misses) + sizeof(info.recursion_misses))
+		return {};
+	return info.recursion_misses;
+}
+
+bool can_link(int prog_fd)
+{
+	/* With perf links the bad descriptor is what is wrong; without, the attach type. */
+	return bpf_link_create(prog_fd, -1, BPF_PERF_EVENT, nullptr) != -EINVAL;
+}
+
+Fd create_link(int prog_fd, const Event &event, uint64_t cookie)
+{
+	LIBBPF_OPTS(bpf_link_create_opts, opts, .perf_event = { .bpf_cookie = cookie });
+
+	return Fd(bpf_link_create(prog_fd, event.fd(), BPF_PERF_EVENT, &opts));
+}
+
+Fd must_link(int prog_fd, const Event &event, uint64_t cookie)
+{
+	Fd link = create_link(prog_fd, event, cookie);
+
+	if (!link.valid())
+		setup_failed("bpf_link_create", errno);
+	return link;
+}

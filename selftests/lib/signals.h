@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Signals, caught and counted or handled for as long as an object lives. */
+#ifndef LIB_SIGNALS_H
+#define LIB_SIGNALS_H
+
+#include <signal.h>
+#include <sys/types.h>
+
+#include <cstdint>
+#include <deque>
+#include <initializer_list>
+
+#ifndef TRAP_PERF
+#define TRAP_PERF 6 /* si_code of attr.sigtrap; newer than glibc 2.36 */
+#endif
+
+/* The signal for F_SETSIG: a real-time one, since those queue. */
+int setsig_signal();
+
+sigset_t set_of(std::initializer_list<int> sigs);
+
+/* In the calling thread, and in what it starts meanwhile; all signals, if none are named. */
+class BlockedSignals {
+public:
+	BlockedSignals();
+	explicit BlockedSignals(std::initializer_list<int> sigs);
+	~BlockedSignals();
+	BlockedSignals(const BlockedSignals &) = delete;
+
+private:
+	sigset_t before_;
+};
+
+/* Handles @sig for as long as it lives; system calls go on after it. */
+class Handler {
+public:
+	Handler(int sig, void (*handler)(int, siginfo_t *, void *));
+	~Handler();
+	Handler(const Handler &) = delete;
+
+private:
+	int sig_;
+	struct sigaction old_;
+};
+
+/*
+ * Catches and counts signals, also by si_code (POLL_IN, POLL_HUP, TRAP_PERF). A signal that
+ * irq_work or task_work sends to the hitting task itself arrives before that task executes its
+ * next instructions, so the counts are exact with no waiting.
+ */
+class Signals {
+public:
+	explicit Signals(std::initializer_list<int> sigs);
+	Signals(const Signals &) = delete;
+
+	static uint64_t count(int sig);
+	static uint64_t count(int sig, int code);
+	/* What came with the last one. */
+	static siginfo_t last(int sig);
+
+private:
+	std::deque<Handler> handlers_;
+};
+
+/* What the kernel says with a SIGTRAP of attr.sigtrap, for which glibc 2.36 has no names. */
+struct TrapInfo {
+	uint64_t addr; /* si_addr */
+	uint64_t data; /* si_perf_data: attr.sig_data */
+	uint32_t type; /* si_perf_type: attr.type */
+	uint32_t flags; /* si_perf_flags */
+};
+
+constexpr uint32_t TRAP_WAS_BLOCKED = 1; /* TRAP_PERF_FLAG_ASYNC */
+
+TrapInfo trap_info(const siginfo_t &info);
+
+#endif

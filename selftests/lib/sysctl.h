@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+#ifndef LIB_SYSCTL_H
+#define LIB_SYSCTL_H
+
+#include <sys/types.h>
+
+#include <string>
+
+#include "lib/fd.h"
+
+/*
+ * A number in /proc/sys. It comes back even if the test is killed: by a guard outside of the test's
+ * process group, which waits until nobody else holds the pipe, or until it is told that all is well.
+ */
+class Sysctl {
+public:
+	/* @name as "kernel/perf_event_paranoid"; unavailable() if we cannot read or set it. */
+	explicit Sysctl(const char *name);
+	~Sysctl();
+	Sysctl(const Sysctl &) = delete;
+
+	/* Whether the kernel takes it. */
+	bool set(int value);
+
+private:
+	[[noreturn]] void guard();
+
+	std::string file_;
+	int old_ = 0;
+	Pipe told_;
+	pid_t guard_;
+};
+
+/* While it lives, a clock is throttled that overflows 1000 times a second. */
+class SlowSampling : Sysctl {
+public:
+	SlowSampling();
+};
+
+#endif

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Actors that hit as one task, and the table of all. */
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <thread>
+
+#include "stress/machine.h"
+#include "stress/scene.h"
+
+/* One task hits as fast as it can. */
+template <typename Hit> static void hit_alone(const Part &part, perf_event_attr attr, Hit hit)
+{
+	Scene scene(part, attr);
+
+	scene.event.enable();
+	{
+		Meddler meddler(scene);
+
+		while (!over())
+			scene.batch(hit, BATCH);
+	}
+	scene.close();
+}
+
+static void calls(const Part &part)
+{
+	hit_alone(part, breakpoint(hit), hit);
+}
+
+static void stores(const Part &part)
+{
+	hit_alone(part, breakpoint(Access::WRITE, &word, 8),
+		  [](uint64_t value) { store(value, &word); });
+}
+
+/* The kernel writes the word, in a system call: one byte, so that it is one hit. */
+static void syscalls(const Part &part)
+{
+	Fd zero(open("/dev/zero", O_RDONLY | O_CLOEXEC));
+
+	if (!zero.valid())
+		setup_failed("/dev/zero", errno);
+	hit_alone(part, breakpoint(Access::WRITE, &word, 1), [&zero](uint64_t) {
+		if (read(zero.get(), const_cast<uint64_t *>(&word), 1) != 1)
+			setup_failed("read of /dev/zero", errno);
+	});
+}
+
+static uint64_t count_hups()
+{
+	return Signals::count(setsig_signal(), POLL_HUP);
+}
+
+/* An event with a limit: each accepted hit takes one, the last one turns it off until REFRESH. */
+static void limits(const Part &part)
+{
+	Scene scene(part, breakpoint(hit));
+	Random random(~part.seed);
+	uint64_t left = 0, hups = 0;
+
+	while (!over()) {
+		for (uint64_t i = 0; i < BATCH; i++) {
+			if (!left) {
+				/* Turned off: this one is nobody's. */
+				hit(++scene.value);
+				left = 1 + random.below(20);
+				scene.event.must_refresh(left);
+			}
+			scene.book(++scene.value);
+			hit(scene.value);
+			if (scene.accept(scene.value) && !--left)
+				hups++;
+			if (part.effects & SIGNALS && !machine.merges_signals &&
+			    count_hups() != hups)
+				say("POLL_HUPs right after hit %lu: expected %lu, came %lu",
+				    scene.tried, hups, count_hups());
+		}
+		scene.settle(false);
+	}
+	if (machine.merges_signals)
+		expect_at_most("POLL_HUPs", part.effects & SIGNALS ? hups : 0, count_hups());
+	else
+		expect("POLL_HUPs", part.effects & SIGNALS ? hups : 0, count_hups());
+	scene.close();
+}
+
+/* A limit that another thread raises while it is used up. */
+static void refreshes(const Part &part)
+{
+	constexpr uint64_t LEAST = 2 * BATCH, LARGEST = 20 * BATCH; /* that is left */
+	Scene scene(part, breakpoint(hit));
+	std::atomic<uint64_t> granted = LEAST, taken = 0;
+	std::atomic<bool> stop = false;
+
+	scene.event.must_refresh(LEAST);
+
+	std::thread raises([&] {
+		Random random(~part.seed);
+
+		while (!stop) {
+			int more = 1 + random.below(100);
+
+			if (granted - taken < LARGEST) {
+				scene.event.must_refresh(more);
+				granted += more;
+			}
+			pause_a_little(random);
+		}
+	});
+
+	while (!over()) {
+		if (granted - taken >= LEAST)
+			scene.batch(hit, BATCH);
+		else
+			sched_yield();
+		taken = scene.accepted;
+	}
+	stop = true;
+	raises.join();
+	/* The rest of it, and one more, which is nobody's. */
+	scene.accept_all_from_now_on();
+	while (scene.accepted < granted)
+		scene.batch(hit, std::min(BATCH, granted - scene.accepted));
+	hit(++scene.value);
+	expect("POLL_HUPs", part.effects & SIGNALS ? 1 : 0, count_hups());
+	scene.close();
+}
+
+#ifdef __x86_64__
+constexpr char GETPPID[] = "__x64_sys_getppid";
+#else
+constexpr char GETPPID[] = "__arm64_sys_getppid";
+#endif
+
+/* A program on a kprobe reads the watched word: no other can run then, and that is counted. */
+static void nested(const Part &part)
+{
+	Scene scene(part, breakpoint(Access::READ_WRITE, &word, 1));
+	Decider reading("reads_watched");
+
+	reading.globals()->reader = getpid();
+	reading.globals()->watched = reinterpret_cast<uintptr_t>(&word);
+	scene.event.enable();
+	{
+		Kprobe kprobe(reading, GETPPID);
+
+		if (!kprobe.attached())
+			setup_failed("attaching to a kprobe", errno);
+		while (!over())
+			for (uint64_t i = 0; i < BATCH; i++)
+				syscall(SYS_getppid);
+	}
+	scene.tried = reading.globals()->reads;
+	expect("runs of a program inside another", 0, scene.first.globals()->runs);
+	scene.close();
+}
+
+/* A program comes while its event is hit, and the event is closed while it is hit. */
+static void closes(const Part &part)
+{
+	constexpr uint64_t EACH = 400;
+	const int sig = setsig_signal();
+	Signals caught({ sig, SIGIO, SIGTRAP });
+	Decider program(part.seed, 0, 0, false);
+	Random random(~part.seed);
+	Books &books = slot->books;
+
+	auto meanwhile = [&](auto act) {
+		std::thread other([&] {
+			pause_a_little(random);
+			act();
+		});
+
+		hit_times(EACH);
+		other.join();
+	};
+
+	while (!over()) {
+		const uint64_t signals = Signals::count(sig), traps = Signals::count(SIGTRAP);
+		Event event(with_sigtrap(breakpoint(hit), part.effects & TRAPS));
+		std::optional<Ring> ring;
+
+		if (part.effects & SAMPLES)
+			ring.emplace(event);
+		if (part.effects & SIGNALS)
+			event.async(sig, gettid());
+		event.enable();
+		meanwhile([&] { event.must_attach(program); });
+		books.hits += event.count();
+		books.accepted += EACH;
+		expect("hits counted", EACH, event.count());
+		if (ring) {
+			ring->drain();
+			expect("samples", EACH, ring->samples());
+			books.samples += ring->samples();
+		}
+
+		const uint64_t due = part.effects & SIGNALS ? EACH : 0;
+
+		if (machine.merges_signals && due)
+			for (int i = 0; i < 5000 && Signals::count(sig) == signals; i++)
+				usleep(1000);
+
+		const uint64_t new_signals = Signals::count(sig) - signals;
+		const uint64_t new_traps = Signals::count(SIGTRAP) - traps;
+
+		if (machine.merges_signals) {
+			expect_at_most("signals", due, new_signals);
+			expect_at_least("signals", due ? 1 : 0, new_signals);
+		} else {
+			expect("signals", due, new_signals);
+		}
+		expect("SIGTRAPs", part.effects & TRAPS ? EACH : 0, new_traps);
+		books.signals += new_signals;
+		books.traps += new_traps;
+
+		/* The ring would keep the event. How many of these hit it, nobody can tell. */
+		ring.reset();
+		meanwhile([&] { event.close(); });
+
+		const uint64_t all = Signals::count(sig) + Signals::count(SIGTRAP);
+
+		hit_times(EACH);
+		expect("signals of an event that is closed", 0,
+		       Signals::count(sig) + Signals::count(SIGTRAP) - all);
+	}
+	slot->closed = true;
+}
+
+static constexpr uint32_t ALL = SAMPLES | SIGNALS | TRAPS;
+
+static const Actor all[] = {
+	{ .name = "calls", .weight = 10, .effects = ALL, .play = calls, .meddled = true },
+	{ .name = "stores", .weight = 4, .effects = ALL, .play = stores, .meddled = true },
+	{ .name = "syscalls",
+	  .weight = 4,
+	  .effects = ALL,
+	  .play = syscalls,
+	  .meddled = true,
+	  .in_kernel = true },
+	{ .name = "threads",
+	  .weight = 2,
+	  .effects = SIGNALS | TRAPS,
+	  .play = threads,
+	  .meddled = true,
+	  .inherited = true },
+	{ .name = "forks",
+	  .weight = 2,
+	  .effects = SIGNALS | TRAPS,
+	  .play = forks,
+	  .meddled = true,
+	  .inherited = true },
+	{ .name = "execs",
+	  .weight = 1,
+	  .effects = SAMPLES,
+	  .play = execs,
+	  .has_all_effects = true },
+	{ .name = "limits", .weight = 2, .effects = ALL, .play = limits },
+	{ .name = "refreshes", .weight = 2, .effects = ALL, .play = refreshes },
+	{ .name = "nested",
+	  .weight = 1,
+	  .effects = ALL,
+	  .play = nested,
+	  .in_kernel = true,
+	  .needs_misses = true },
+	{ .name = "closes", .weight = 1, .effects = ALL, .play = closes, .accepts_all = true },
+};
+
+std::span<const Actor> actors()
+{
+	return all;
+}

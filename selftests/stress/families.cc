@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Actors that are more than one task: threads, children, and what an exec leaves. */
+#include <linux/sched.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+#include <thread>
+
+#include "lib/child.h"
+#include "stress/scene.h"
+
+/* Members of a family hit at once, and all of them end. */
+template <typename Members> static void hit_as_family(const Part &part, Members members)
+{
+	constexpr uint64_t EACH = 150;
+	Scene scene(part, breakpoint(hit));
+
+	scene.event.enable();
+	{
+		Meddler meddler(scene);
+
+		while (!over()) {
+			const uint64_t from = scene.value;
+
+			for (uint64_t i = 0; i < 3 * EACH; i++)
+				scene.book(++scene.value);
+			members(from, EACH);
+			scene.settle(false);
+		}
+	}
+	scene.close();
+}
+
+static void hit_range(uint64_t from, uint64_t times)
+{
+	for (uint64_t i = 1; i <= times; i++)
+		hit(from + i);
+}
+
+/* join() returns before the thread has given up its events; when its id is free, it has. */
+static void wait_until_gone(pid_t tid)
+{
+	while (!syscall(SYS_tgkill, getpid(), tid, 0))
+		sched_yield();
+}
+
+void threads(const Part &part)
+{
+	hit_as_family(part, [](uint64_t from, uint64_t each) {
+		pid_t tids[2];
+		auto member = [&](int which) {
+			if (which < 2)
+				tids[which] = gettid();
+			hit_range(from + which * each, each);
+		};
+		std::thread one(member, 0), two(member, 1);
+
+		member(2);
+		one.join();
+		two.join();
+		for (pid_t tid : tids)
+			wait_until_gone(tid);
+	});
+}
+
+/* Descriptors are shared: with a copy of one a child would keep a link that its parent closes. */
+static pid_t fork_to_hit(uint64_t from, uint64_t times)
+{
+	clone_args args = {};
+
+	args.flags = CLONE_FILES;
+	args.exit_signal = SIGCHLD;
+
+	pid_t pid = syscall(SYS_clone3, &args, sizeof(args));
+
+	if (pid < 0)
+		setup_failed("clone3", errno);
+	if (!pid) {
+		uint64_t before = Signals::count(SIGTRAP);
+
+		hit_range(from, times);
+		slot->from_children += Signals::count(SIGTRAP) - before;
+		_exit(0);
+	}
+	return pid;
+}
+
+/* The child has inherited the events when the fork fails, for its id is taken: mine. */
+static void fork_in_vain()
+{
+	const pid_t taken = getpid();
+	clone_args args = {};
+
+	args.flags = CLONE_FILES | CLONE_VM | CLONE_FS;
+	args.exit_signal = SIGCHLD;
+	args.set_tid = reinterpret_cast<uintptr_t>(&taken);
+	args.set_tid_size = 1;
+	if (syscall(SYS_clone3, &args, sizeof(args)) >= 0 || errno != EEXIST)
+		setup_failed("clone3", errno);
+}
+
+static void must_end_well(pid_t child, const char *whom)
+{
+	if (int status = wait_for(child))
+		say("%s ended with status %#x", whom, status);
+}
+
+void forks(const Part &part)
+{
+	/* What a detach can meet is the fork itself. */
+	const int in_vain = part.meddling && part.meddling->takes & DETACHES ? 100 : 10;
+
+	hit_as_family(part, [in_vain](uint64_t from, uint64_t each) {
+		const char *whom = "a member of the family";
+		pid_t one = fork_to_hit(from, each);
+		pid_t two = fork_to_hit(from + each, each);
+
+		for (int i = 0; i < in_vain; i++)
+			fork_in_vain();
+		hit_range(from + 2 * each, each);
+		must_end_well(one, whom);
+		must_end_well(two, whom);
+	});
+}
+
+/* What is left after an exec: the event, which finds its breakpoint again by MODIFY_ATTRIBUTES. */
+struct Executed {
+	uint64_t counted, samples, sum;
+};
+
+static constexpr uint64_t EXECUTED_HITS = 300;
+
+/* In the new image. */
+int hit_after_exec(int event_fd, int result, uint64_t from)
+{
+	Event event{ Fd(event_fd) };
+	perf_event_attr attr = saying_value(breakpoint(hit));
+	Ring ring(event);
+	Executed executed = {};
+
+	attr.disabled = 0;
+	event.modify(attr);
+	hit_range(from, EXECUTED_HITS);
+	event.disable();
+	ring.drain();
+	executed = { event.count(), ring.samples(), ring.sum() };
+	return write(result, &executed, sizeof(executed)) != sizeof(executed);
+}
+
+void execs(const Part &drawn)
+{
+	Part part = drawn;
+
+	part.wakes = true; /* as the new image believes: no more than the address may change */
+
+	Scene scene(part, breakpoint(hit_other)); /* for its programs */
+	uint64_t counted = 0, sum = 0;
+
+	while (!over()) {
+		Pipe result;
+
+		{
+			Child child([&] {
+				Event event(scene.attr);
+				/* A copy of each without FD_CLOEXEC. */
+				std::string args[] = { std::to_string(dup(event.fd())),
+						       std::to_string(dup(result.in.get())),
+						       std::to_string(scene.value) };
+
+				event.must_attach(scene.first);
+				execl("/proc/self/exe", "perf_bpf_stress", "--hit", args[0].c_str(),
+				      args[1].c_str(), args[2].c_str(), nullptr);
+				return 1;
+			});
+
+			if (child.wait())
+				say("what was executed did not end well");
+		}
+		for (uint64_t i = 0; i < EXECUTED_HITS; i++)
+			scene.book(++scene.value);
+
+		Executed executed = {};
+
+		result.in.close();
+		if (read(result.out.get(), &executed, sizeof(executed)) != sizeof(executed))
+			say("what was executed said nothing");
+		counted += executed.counted;
+		scene.samples += executed.samples;
+		sum += executed.sum;
+	}
+	expect("hits counted", scene.tried, counted);
+	expect("runs of the program", scene.tried, scene.first.globals()->runs);
+	expect("misses of hits in user mode", 0, scene.first.misses());
+	expect("hits that the program accepted", scene.accepted, scene.first.accepted());
+	expect("samples", scene.accepted, scene.samples);
+	expect_same("values of the samples", scene.sum, sum);
+	slot->books = { .hits = scene.tried,
+			.accepted = scene.accepted,
+			.rejected = counted - scene.accepted,
+			.misses = 0,
+			.samples = scene.samples,
+			.signals = 0,
+			.traps = 0,
+			.hups = 0,
+			.lost = slot->books.lost,
+			.extra = slot->books.extra };
+	slot->closed = true;
+}
