@@ -61,10 +61,7 @@ public:
 		munmap(map_, PAGE + DATA);
 		return cpu_;
 	}
-	uint64_t samples() const
-	{
-		return samples_;
-	}
+	uint64_t samples() const { return samples_; }
 
 	static constexpr size_t PAGE = 4096, DATA = 128 * PAGE; /* as perf record */
 

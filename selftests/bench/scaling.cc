@@ -17,22 +17,20 @@ static constexpr uint64_t ARRIVALS = Run::SLOTS;
 /* Does @body, which arrives, under a breakpoint at which @program rejects each arrival. */
 template <typename Body> static void rejected(const char *program, perf_event_attr attr, Body body)
 {
-	const int sig = setsig_signal();
-	Signals signals({ sig });
+	Signals signals({ SETSIG });
 	Bench bench(program);
 	Event event(attr);
 
 	/* No argument, and no register, is that. */
 	bench.globals()->wanted = ~0ull;
 	bench.globals()->registers[0] = ~0ull;
-	event.async(sig, gettid());
-	event.must_attach(bench);
-	event.enable();
+	event.async(SETSIG, gettid());
+	event.enable(bench);
 	body();
 	event.disable();
-	if (Signals::count(sig) == ARRIVALS && !suppresses())
+	if (Signals::count(SETSIG) == ARRIVALS && !suppresses())
 		unavailable("the kernel does not suppress");
-	expect("signals", Signals::count(sig), 0);
+	expect("signals", Signals::count(SETSIG), 0);
 	expect("hits counted", event.count(), ARRIVALS);
 }
 

@@ -214,7 +214,7 @@ static void program_ring(int)
 /* The breakpoint of @attr with a signal to oneself. */
 static void signal_to_self(perf_event_attr attr, const char *program)
 {
-	const int sig = attr.sigtrap ? SIGTRAP : setsig_signal();
+	const int sig = attr.sigtrap ? SIGTRAP : SETSIG;
 	Event event(attr);
 
 	on_signal(sig, program ? is_told : decides);
@@ -329,14 +329,8 @@ public:
 		supervised = pid();
 	}
 
-	pid_t pid() const
-	{
-		return child_.pid();
-	}
-	void resume(__ptrace_request how = PTRACE_CONT)
-	{
-		ask(how, 0, 0);
-	}
+	pid_t pid() const { return child_.pid(); }
+	void resume(__ptrace_request how = PTRACE_CONT) { ask(how, 0, 0); }
 	/* The signal it has stopped with. */
 	int wait()
 	{
@@ -442,8 +436,7 @@ static void program_rr(int)
 		Event event(attr, tracee.pid());
 
 		notes.globals()->wanted = run->wanted;
-		event.must_attach(notes);
-		event.enable();
+		event.enable(notes);
 		tracee.resume();
 		expect("as the signal that stopped it after the loop", tracee.wait(), SIGSTOP);
 	}

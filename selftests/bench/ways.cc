@@ -71,13 +71,12 @@ static std::array<uint64_t, ROUNDS> taken;
 static Row measure(const Way &way)
 {
 	Row row = { way.id, way.title, way.says != Says::NO_PROGRAM };
-	const int rt = setsig_signal();
 	const bool counts = way.breakpoint == Breakpoint::COUNTS;
 	const bool accepted = way.says == Says::NO_PROGRAM || way.says == Says::ACCEPTS;
 	std::optional<Event> event;
 	std::optional<Ring> ring;
 	std::optional<Bench> program;
-	Signals signals({ rt, SIGTRAP });
+	Signals signals({ SETSIG, SIGTRAP });
 
 	measuring = way.id;
 	if (way.sigtrap && !has_sigtrap()) {
@@ -94,7 +93,7 @@ static Row measure(const Way &way)
 	if (way.ring)
 		ring.emplace(*event);
 	if (way.async)
-		event->async(rt, gettid());
+		event->async(SETSIG, gettid());
 	if (way.says != Says::NO_PROGRAM) {
 		program.emplace(way.says == Says::REJECTS_BY_REGISTERS ? "compares_registers"
 								       : "answers");
@@ -128,7 +127,7 @@ static Row measure(const Way &way)
 	if (accepted) {
 		const uint64_t all = 2 * WARM_UP + ROUNDS;
 
-		expect("signals", Signals::count(rt), way.async ? all : 0);
+		expect("signals", Signals::count(SETSIG), way.async ? all : 0);
 		expect("SIGTRAPs", Signals::count(SIGTRAP), way.sigtrap ? all : 0);
 	}
 	if (ring) {

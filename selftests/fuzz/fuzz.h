@@ -67,10 +67,7 @@ public:
 			fd = slots_[random.below(SLOTS)];
 		return fd;
 	}
-	int take(Random &random)
-	{
-		return slots_[random.below(SLOTS)].exchange(-1);
-	}
+	int take(Random &random) { return slots_[random.below(SLOTS)].exchange(-1); }
 	void close_all()
 	{
 		for (auto &slot : slots_)
@@ -125,10 +122,7 @@ struct Worker {
 	void run(int calls);
 	void hits();
 
-	Pool &events()
-	{
-		return random.one_in(3) ? others : breakpoints;
-	}
+	Pool &events() { return random.one_in(3) ? others : breakpoints; }
 	/* Of an event, but now and then of something else, or of nothing. */
 	int event()
 	{

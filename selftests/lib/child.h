@@ -33,10 +33,7 @@ public:
 	~Child();
 	Child(const Child &) = delete;
 
-	pid_t pid() const
-	{
-		return pid_;
-	}
+	pid_t pid() const { return pid_; }
 	/* Waits for the end, or for a ptrace stop; the status of waitpid(2). */
 	int wait();
 

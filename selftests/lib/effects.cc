@@ -14,50 +14,30 @@ constinit const Effect effects[EFFECTS] = {
 		.title = "ring-buffer sample",
 		.setup = { .ring = true },
 		.seen = &Observed::samples,
-		.accepted_count = HITS,
-		.accepted_seen = HITS,
-		.when_seen = "delivered",
-		.when_not = "suppressed",
 	},
 	{
 		.id = "wakeup",
 		.title = "wakeup / poll",
 		.setup = { .ring = true },
 		.seen = &Observed::polls,
-		.accepted_count = HITS,
-		.accepted_seen = HITS,
-		.when_seen = "delivered",
-		.when_not = "suppressed",
 	},
 	{
 		.id = "sigio",
 		.title = "SIGIO (O_ASYNC)",
 		.setup = { .async = Async::TO_PROCESS },
 		.seen = &Observed::sigio,
-		.accepted_count = HITS,
-		.accepted_seen = HITS,
-		.when_seen = "delivered",
-		.when_not = "suppressed",
 	},
 	{
 		.id = "setsig",
 		.title = "F_SETSIG signal to a thread",
 		.setup = { .async = Async::TO_THREAD },
 		.seen = &Observed::setsig,
-		.accepted_count = HITS,
-		.accepted_seen = HITS,
-		.when_seen = "delivered",
-		.when_not = "suppressed",
 	},
 	{
 		.id = "sigtrap",
 		.title = "SIGTRAP (attr.sigtrap)",
 		.setup = { .sigtrap = true },
 		.seen = &Observed::sigtrap,
-		.accepted_count = HITS,
-		.accepted_seen = HITS,
-		.when_seen = "delivered",
-		.when_not = "suppressed",
 	},
 	{
 		.id = "limit",
@@ -76,17 +56,14 @@ constinit const Effect effects[EFFECTS] = {
 		.seen = &Observed::hups,
 		.accepted_count = LIMIT,
 		.accepted_seen = 1,
-		.when_seen = "delivered",
-		.when_not = "suppressed",
 	},
 };
 
 Observed observe(const Setup &setup, Verdict verdict)
 {
-	const int rt = setsig_signal();
 	Observed seen = {};
 	std::optional<Filter> filter; /* without a program, a kernel without BPF will do */
-	Signals signals({ SIGIO, SIGTRAP, rt });
+	Signals signals({ SIGIO, SIGTRAP, SETSIG });
 	Event event(with_sigtrap(breakpoint(hit), setup.sigtrap));
 	std::optional<Ring> ring;
 
@@ -95,7 +72,7 @@ Observed observe(const Setup &setup, Verdict verdict)
 	if (setup.async == Async::TO_PROCESS)
 		event.async();
 	else if (setup.async == Async::TO_THREAD)
-		event.async(rt, gettid());
+		event.async(SETSIG, gettid());
 
 	if (verdict.attached) {
 		filter.emplace();
@@ -121,8 +98,8 @@ Observed observe(const Setup &setup, Verdict verdict)
 	seen.count = event.count();
 	seen.runs = filter ? filter->runs() : 0;
 	seen.sigio = Signals::count(SIGIO);
-	seen.setsig = Signals::count(rt);
-	seen.hups = Signals::count(rt, POLL_HUP);
+	seen.setsig = Signals::count(SETSIG);
+	seen.hups = Signals::count(SETSIG, POLL_HUP);
 	seen.sigtrap = Signals::count(SIGTRAP, TRAP_PERF);
 	if (ring) {
 		ring->drain();

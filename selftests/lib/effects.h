@@ -38,9 +38,9 @@ struct Effect {
 	const char *id, *title;
 	Setup setup;
 	uint64_t Observed::*seen;
-	uint64_t accepted_count; /* hits counted when all are accepted: a limit stops at LIMIT */
-	uint64_t accepted_seen; /* what HITS accepted hits show; rejected ones must show 0 */
-	const char *when_seen, *when_not; /* how the probe says it */
+	uint64_t accepted_count = HITS; /* counted when all are accepted: a limit stops at LIMIT */
+	uint64_t accepted_seen = HITS; /* what HITS accepted hits show; rejected ones must show 0 */
+	const char *when_seen = "delivered", *when_not = "suppressed"; /* how the probe says it */
 };
 
 constexpr int EFFECTS = 7;

@@ -88,15 +88,15 @@ public:
 	{
 	}
 
-	int fd() const
-	{
-		return fd_.get();
-	}
-	void close()
-	{
-		fd_.close();
-	}
+	int fd() const { return fd_.get(); }
+	void close() { fd_.close(); }
 	void enable();
+	/* must_attach() before. */
+	template <typename Program> void enable(const Program &program)
+	{
+		must_attach(program);
+		enable();
+	}
 	void disable();
 
 	/*

@@ -29,24 +29,12 @@ public:
 		fd_ = fd;
 		return *this;
 	}
-	~Fd()
-	{
-		close();
-	}
+	~Fd() { close(); }
 
-	int get() const
-	{
-		return fd_;
-	}
-	bool valid() const
-	{
-		return fd_ >= 0;
-	}
+	int get() const { return fd_; }
+	bool valid() const { return fd_ >= 0; }
 	/* To the caller, who has to close it. */
-	int release()
-	{
-		return std::exchange(fd_, -1);
-	}
+	int release() { return std::exchange(fd_, -1); }
 	void close()
 	{
 		if (fd_ >= 0)

@@ -62,32 +62,17 @@ public:
 		: Loaded(program, [](Skeleton &) {})
 	{
 	}
-	~Loaded()
-	{
-		Skeleton::destroy(skel_);
-	}
+	~Loaded() { Skeleton::destroy(skel_); }
 	Loaded(const Loaded &) = delete;
 
-	Skeleton *operator->() const
-	{
-		return skel_;
-	}
+	Skeleton *operator->() const { return skel_; }
 	/*
 	 * One memory-mapped array: a program is given its condition, and asked what it saw, without
 	 * a system call. Volatile, for it runs behind the compiler's back.
 	 */
-	volatile auto *globals() const
-	{
-		return skel_->bss;
-	}
-	bpf_program *program() const
-	{
-		return program_;
-	}
-	int prog_fd() const
-	{
-		return bpf_program__fd(program_);
-	}
+	volatile auto *globals() const { return skel_->bss; }
+	bpf_program *program() const { return program_; }
+	int prog_fd() const { return bpf_program__fd(program_); }
 
 private:
 	static Skeleton *open()

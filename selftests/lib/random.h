@@ -22,14 +22,8 @@ public:
 		z = (z ^ z >> 27) * 0x94d049bb133111eb;
 		return z ^ z >> 31;
 	}
-	uint64_t below(uint64_t n)
-	{
-		return next() % n;
-	}
-	bool one_in(uint64_t n)
-	{
-		return !below(n);
-	}
+	uint64_t below(uint64_t n) { return next() % n; }
+	bool one_in(uint64_t n) { return !below(n); }
 	template <typename Choices> auto of(const Choices &choices)
 	{
 		return std::data(choices)[below(std::size(choices))];

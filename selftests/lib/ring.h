@@ -32,21 +32,12 @@ public:
 	/* Consumes what is there: the words of each sample, header and all. Not with OVERWRITE. */
 	std::vector<std::vector<uint64_t>> take_samples();
 	/* As if drain() had seen nothing yet: for more records than it can remember. */
-	void forget()
-	{
-		seen_count_ = 0;
-	}
+	void forget() { seen_count_ = 0; }
 	/* Bytes that the data part holds. */
-	size_t size() const
-	{
-		return data_size_;
-	}
+	size_t size() const { return data_size_; }
 	/* Records of @type (PERF_RECORD_*) that drain() has seen. */
 	uint64_t records(uint32_t type) const;
-	uint64_t samples() const
-	{
-		return records(PERF_RECORD_SAMPLE);
-	}
+	uint64_t samples() const { return records(PERF_RECORD_SAMPLE); }
 	/* Records that the kernel had no room for, as PERF_RECORD_LOST says. */
 	uint64_t lost() const;
 	/* Samples whose PERF_SAMPLE_ADDR is @addr. */

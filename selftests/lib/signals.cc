@@ -7,11 +7,6 @@
 
 #include "lib/fail.h"
 
-int setsig_signal()
-{
-	return SIGRTMIN + 1;
-}
-
 sigset_t set_of(std::initializer_list<int> sigs)
 {
 	sigset_t set;

@@ -15,7 +15,7 @@
 #endif
 
 /* The signal for F_SETSIG: a real-time one, since those queue. */
-int setsig_signal();
+inline const int SETSIG = SIGRTMIN + 1;
 
 sigset_t set_of(std::initializer_list<int> sigs);
 

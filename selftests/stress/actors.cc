@@ -53,7 +53,7 @@ static void syscalls(const Part &part)
 
 static uint64_t count_hups()
 {
-	return Signals::count(setsig_signal(), POLL_HUP);
+	return Signals::count(SETSIG, POLL_HUP);
 }
 
 /* An event with a limit: each accepted hit takes one, the last one turns it off until REFRESH. */
@@ -164,8 +164,7 @@ static void nested(const Part &part)
 static void closes(const Part &part)
 {
 	constexpr uint64_t EACH = 400;
-	const int sig = setsig_signal();
-	Signals caught({ sig, SIGIO, SIGTRAP });
+	Signals caught({ SETSIG, SIGIO, SIGTRAP });
 	Decider program(part.seed, 0, 0, false);
 	Random random(~part.seed);
 	Books &books = slot->books;
@@ -181,14 +180,14 @@ static void closes(const Part &part)
 	};
 
 	while (!over()) {
-		const uint64_t signals = Signals::count(sig), traps = Signals::count(SIGTRAP);
+		const uint64_t signals = Signals::count(SETSIG), traps = Signals::count(SIGTRAP);
 		Event event(with_sigtrap(breakpoint(hit), part.effects & TRAPS));
 		std::optional<Ring> ring;
 
 		if (part.effects & SAMPLES)
 			ring.emplace(event);
 		if (part.effects & SIGNALS)
-			event.async(sig, gettid());
+			event.async(SETSIG, gettid());
 		event.enable();
 		meanwhile([&] { event.must_attach(program); });
 		books.hits += event.count();
@@ -203,10 +202,10 @@ static void closes(const Part &part)
 		const uint64_t due = part.effects & SIGNALS ? EACH : 0;
 
 		if (machine.merges_signals && due)
-			for (int i = 0; i < 5000 && Signals::count(sig) == signals; i++)
+			for (int i = 0; i < 5000 && Signals::count(SETSIG) == signals; i++)
 				usleep(1000);
 
-		const uint64_t new_signals = Signals::count(sig) - signals;
+		const uint64_t new_signals = Signals::count(SETSIG) - signals;
 		const uint64_t new_traps = Signals::count(SIGTRAP) - traps;
 
 		if (machine.merges_signals) {
@@ -223,11 +222,11 @@ static void closes(const Part &part)
 		ring.reset();
 		meanwhile([&] { event.close(); });
 
-		const uint64_t all = Signals::count(sig) + Signals::count(SIGTRAP);
+		const uint64_t all = Signals::count(SETSIG) + Signals::count(SIGTRAP);
 
 		hit_times(EACH);
 		expect("signals of an event that is closed", 0,
-		       Signals::count(sig) + Signals::count(SIGTRAP) - all);
+		       Signals::count(SETSIG) + Signals::count(SIGTRAP) - all);
 	}
 	slot->closed = true;
 }

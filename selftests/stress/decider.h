@@ -17,31 +17,16 @@ public:
 	/* One of those that get in the way. */
 	explicit Decider(const char *name);
 
-	int prog_fd() const
-	{
-		return loaded_.prog_fd();
-	}
-	bpf_program *program() const
-	{
-		return loaded_.program();
-	}
-	stress::stress__bss *globals() const
-	{
-		return loaded_->bss;
-	}
+	int prog_fd() const { return loaded_.prog_fd(); }
+	bpf_program *program() const { return loaded_.program(); }
+	stress::stress__bss *globals() const { return loaded_->bss; }
 	uint64_t accepted() const
 	{
 		return __atomic_load_n(&globals()->accepted, __ATOMIC_RELAXED);
 	}
-	Fd link(const Event &event) const
-	{
-		return must_link(prog_fd(), event, globals()->cookie);
-	}
+	Fd link(const Event &event) const { return must_link(prog_fd(), event, globals()->cookie); }
 	/* 0 before 5.12, which does not count them. */
-	uint64_t misses() const
-	{
-		return misses_of_program(prog_fd()).value_or(0);
-	}
+	uint64_t misses() const { return misses_of_program(prog_fd()).value_or(0); }
 
 private:
 	Loaded<stress> loaded_;
@@ -53,15 +38,9 @@ public:
 		: link_(bpf_program__attach_kprobe(program.program(), false, function))
 	{
 	}
-	~Kprobe()
-	{
-		bpf_link__destroy(link_);
-	}
+	~Kprobe() { bpf_link__destroy(link_); }
 	Kprobe(const Kprobe &) = delete;
-	bool attached() const
-	{
-		return link_;
-	}
+	bool attached() const { return link_; }
 
 private:
 	bpf_link *link_;

@@ -48,7 +48,7 @@ Scene::Scene(const Part &part, perf_event_attr attr)
 		(machine.merges_signals ? uint32_t{ MERGES_SIGNALS } : 0))
 	, kernel(part.actor->in_kernel)
 	, attr(complete(part, attr))
-	, signals({ setsig_signal(), SIGIO, SIGTRAP })
+	, signals({ SETSIG, SIGIO, SIGTRAP })
 	, event(this->attr)
 	, first(part.seed, part.mask, by_link() ? COOKIE : 0, kernel)
 	, second(part.seed, part.mask, COOKIE + 1, kernel)
@@ -56,13 +56,13 @@ Scene::Scene(const Part &part, perf_event_attr attr)
 	if (part.effects & SAMPLES && !(takes & UNMAPS))
 		ring.emplace(event);
 	if (part.effects & SIGNALS)
-		event.async(setsig_signal(), gettid());
+		event.async(SETSIG, gettid());
 	if (by_link())
 		link = first.link(event);
 	else
 		event.must_attach(first);
 	sigemptyset(&blocked);
-	sigaddset(&blocked, setsig_signal());
+	sigaddset(&blocked, SETSIG);
 	sigaddset(&blocked, SIGTRAP);
 }
 
@@ -186,7 +186,7 @@ void Scene::close()
 	books.rejected = counted > delivered + misses ? counted - delivered - misses : 0;
 	books.samples = samples;
 	books.signals = caught();
-	books.hups = Signals::count(setsig_signal(), POLL_HUP);
+	books.hups = Signals::count(SETSIG, POLL_HUP);
 	books.traps = traps;
 	slot->closed = true;
 }

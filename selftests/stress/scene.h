@@ -30,18 +30,12 @@ public:
 	Scene(const Part &part, perf_event_attr attr);
 	Scene(const Scene &) = delete;
 
-	bool by_link() const
-	{
-		return part.by_link || takes & DETACHES;
-	}
+	bool by_link() const { return part.by_link || takes & DETACHES; }
 	bool accept(uint64_t value) const
 	{
 		return accepts(part.seed, value, first.globals()->mask);
 	}
-	void accept_all_from_now_on()
-	{
-		first.globals()->mask = 0;
-	}
+	void accept_all_from_now_on() { first.globals()->mask = 0; }
 
 	/* A hit that somebody else will do, or has done. */
 	void book(uint64_t value)
@@ -76,14 +70,8 @@ public:
 	}
 
 	/* How many were accepted, as far as it can be told while they hit. */
-	uint64_t due() const
-	{
-		return takes & MISSES_HITS || kernel ? first.accepted() : accepted;
-	}
-	uint64_t caught() const
-	{
-		return Signals::count(setsig_signal());
-	}
+	uint64_t due() const { return takes & MISSES_HITS || kernel ? first.accepted() : accepted; }
+	uint64_t caught() const { return Signals::count(SETSIG); }
 
 	/* What of all this is on the way arrives before the next batch, so no queue overflows. */
 	void settle(bool blocked);

@@ -2,12 +2,7 @@
 /* Programs come and go, breakpoints move, events are inherited: C2, C5, C6, C9. */
 #include <cerrno>
 
-#include "harness/test.h"
-#include "lib/child.h"
-#include "lib/filter.h"
-#include "lib/hit.h"
-#include "lib/ring.h"
-#include "lib/signals.h"
+#include "tests/common.h"
 
 static void check_attached(bool by_link, bool enabled_first)
 {
@@ -129,8 +124,7 @@ TEST("attach.modify.moves", "C9", "MODIFY_ATTRIBUTES moves the breakpoint under 
 	Event event(breakpoint(hit));
 	Ring ring(event);
 
-	event.must_attach(filter);
-	event.enable();
+	event.enable(filter);
 	hit_times(HITS);
 	event.modify(enabled(breakpoint(hit_other)));
 
@@ -138,8 +132,7 @@ TEST("attach.modify.moves", "C9", "MODIFY_ATTRIBUTES moves the breakpoint under 
 	EXPECT_EQ(event.count(), HITS, "hits counted: none at the old place");
 	hit_other_times(HITS);
 	ring.drain();
-	EXPECT_EQ(event.count(), 2 * HITS, "hits counted");
-	EXPECT_EQ(filter.runs(), 2 * HITS, "runs of the program");
+	expect_hits(event, filter, 2 * HITS);
 	EXPECT_EQ(ring.samples(), 0, "samples, rejecting");
 
 	filter.returns(1);
@@ -186,15 +179,13 @@ TEST("attach.modify.rejected", "C1", "rejected hits around MODIFY_ATTRIBUTES cos
 /* HITS hits in a child that inherits the event, then HITS in the parent. */
 static void check_inherited(bool accept)
 {
-	const int sig = setsig_signal();
 	Filter filter;
-	Signals signals({ sig });
+	Signals signals({ SETSIG });
 	Event event(inherited(breakpoint(hit)));
 
-	event.async(sig, gettid());
+	event.async(SETSIG, gettid());
 	filter.returns(accept);
-	event.must_attach(filter);
-	event.enable();
+	event.enable(filter);
 
 	Child child([] {
 		hit_times(HITS);
@@ -204,11 +195,11 @@ static void check_inherited(bool accept)
 	EXPECT_EQ(child.wait(), 0, "exit of the child");
 	EXPECT_EQ(filter.runs(), HITS, "runs for the child");
 	EXPECT_EQ(event.count(), HITS, "hits of the child");
-	EXPECT_EQ(Signals::count(sig), accept ? HITS : 0, "signals for the child's hits");
+	EXPECT_EQ(Signals::count(SETSIG), accept ? HITS : 0, "signals for the child's hits");
 	hit_times(HITS);
 	EXPECT_EQ(filter.runs(), 2 * HITS, "runs for child and parent");
 	EXPECT_EQ(event.count(), 2 * HITS, "hits of child and parent");
-	EXPECT_EQ(Signals::count(sig), accept ? 2 * HITS : 0, "signals for child and parent");
+	EXPECT_EQ(Signals::count(SETSIG), accept ? 2 * HITS : 0, "signals for child and parent");
 }
 
 TEST("attach.inherit.rejected", "C1", "the program rejects hits of an inheriting child too")

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* C1, C2, C3 for every kind of breakpoint that x86 has: execute, write and read-write. */
-#include "harness/test.h"
-#include "lib/filter.h"
-#include "lib/hit.h"
-#include "lib/ring.h"
-#include "lib/signals.h"
+#include "tests/common.h"
 
 static volatile union Watched {
 	uint8_t one;
@@ -44,17 +40,15 @@ struct Step {
 
 static void check(const perf_event_attr &attr, std::initializer_list<Step> steps, bool accept)
 {
-	const int sig = setsig_signal();
 	Filter filter;
-	Signals signals({ sig });
+	Signals signals({ SETSIG });
 	Event event(attr);
 	Ring ring(event);
 	uint64_t hits = 0;
 
-	event.async(sig, gettid());
+	event.async(SETSIG, gettid());
 	filter.returns(accept);
-	event.must_attach(filter);
-	event.enable();
+	event.enable(filter);
 
 	for (const Step &step : steps) {
 		for (uint64_t i = 0; i < HITS; i++)
@@ -62,10 +56,8 @@ static void check(const perf_event_attr &attr, std::initializer_list<Step> steps
 		if (step.hits)
 			hits += HITS;
 		ring.drain();
-		EXPECT_EQ(event.count(), hits, "hits counted");
-		EXPECT_EQ(filter.runs(), hits, "runs of the program");
-		EXPECT_EQ(ring.samples(), accept ? hits : 0, "samples");
-		EXPECT_EQ(Signals::count(sig), accept ? hits : 0, "signals");
+		expect_hits(event, filter, hits);
+		expect_delivered(ring, accept ? hits : 0);
 	}
 }
 
@@ -102,19 +94,17 @@ static const bool added = [] {
 
 TEST("breakpoint.w4.by_address", "C1", "one program tells adjacent words apart by ctx->addr")
 {
-	const int sig = setsig_signal();
 	volatile auto &word = watched.fours;
 	Filter filter;
-	Signals signals({ sig });
+	Signals signals({ SETSIG });
 	Event wanted(breakpoint(Access::WRITE, &word[0], sizeof(word[0])));
 	Event unwanted(breakpoint(Access::WRITE, &word[1], sizeof(word[1])));
 	Ring wanted_ring(wanted), unwanted_ring(unwanted);
 
 	filter.returns_if(1, FILTER_ADDRESS, reinterpret_cast<uintptr_t>(&word[0]));
 	for (Event *event : { &wanted, &unwanted }) {
-		event->async(sig, gettid());
-		event->must_attach(filter);
-		event->enable();
+		event->async(SETSIG, gettid());
+		event->enable(filter);
 	}
 	for (uint64_t i = 0; i < HITS; i++) {
 		for (int w : { 0, 1 }) {
@@ -133,5 +123,5 @@ TEST("breakpoint.w4.by_address", "C1", "one program tells adjacent words apart b
 	EXPECT_EQ(filter.runs(), 2 * HITS, "runs of the program");
 	EXPECT_EQ(wanted_ring.samples_at(&word[0]), HITS, "samples of the wanted word");
 	EXPECT_EQ(unwanted_ring.samples(), 0, "samples of the word beside it");
-	EXPECT_EQ(Signals::count(sig), HITS, "signals");
+	EXPECT_EQ(Signals::count(SETSIG), HITS, "signals");
 }

@@ -8,13 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "harness/test.h"
-#include "lib/child.h"
-#include "lib/effects.h"
-#include "lib/fail.h"
-#include "lib/filter.h"
-#include "lib/ring.h"
-#include "lib/signals.h"
+#include "tests/common.h"
 
 static void is_rejected(const Effect &effect)
 {
@@ -78,27 +72,24 @@ TEST("effects.count", "C3", "every hit is counted, whatever the program says")
 TEST("effects.by_register", "C1", "among the hits only those whose argument is wanted deliver")
 {
 	constexpr uint64_t WANTED = 7, KINDS = 10, CALLS = 100;
-	const int sig = setsig_signal();
 	Filter filter;
-	Signals signals({ sig });
+	Signals signals({ SETSIG });
 	Event event(breakpoint(hit));
 	Ring ring(event);
 	uint64_t wrong = 0;
 
-	event.async(sig, gettid());
+	event.async(SETSIG, gettid());
 	filter.returns_if(1, FILTER_ARGUMENT, WANTED);
-	event.must_attach(filter);
-	event.enable();
+	event.enable(filter);
 
 	for (uint64_t i = 0; i < CALLS; i++) {
-		uint64_t before = Signals::count(sig);
+		uint64_t before = Signals::count(SETSIG);
 
 		hit(i % KINDS);
-		wrong += Signals::count(sig) - before != (i % KINDS == WANTED);
+		wrong += Signals::count(SETSIG) - before != (i % KINDS == WANTED);
 	}
 	ring.drain();
-	EXPECT_EQ(event.count(), CALLS, "hits counted");
-	EXPECT_EQ(filter.runs(), CALLS, "runs of the program");
+	expect_hits(event, filter, CALLS);
 	EXPECT_EQ(ring.samples(), CALLS / KINDS, "samples");
 	EXPECT_EQ(wrong, 0, "calls with a signal too many or too few");
 }

@@ -11,15 +11,9 @@
 #include <algorithm>
 #include <optional>
 
-#include "harness/test.h"
 #include "lib/clock.h"
-#include "lib/cpus.h"
-#include "lib/effects.h"
-#include "lib/fail.h"
-#include "lib/filter.h"
-#include "lib/ring.h"
-#include "lib/signals.h"
 #include "lib/sysctl.h"
+#include "tests/common.h"
 
 static const size_t PAGE = sysconf(_SC_PAGESIZE);
 
@@ -44,21 +38,20 @@ using Work = void (*)(const Filter &filter);
 
 static Delivered deliver(const perf_event_attr &attr, Verdict verdict, Work work)
 {
-	const int sig = setsig_signal();
 	Filter filter;
 
 	/* The first signal faults on what it writes to. */
 	{
-		Signals signals({ sig });
+		Signals signals({ SETSIG });
 
-		raise(sig);
+		raise(SETSIG);
 	}
 
-	Signals signals({ sig });
+	Signals signals({ SETSIG });
 	Event event(attr);
 	Ring ring(event);
 
-	event.async(sig, gettid());
+	event.async(SETSIG, gettid());
 	filter.returns(verdict.returns);
 	if (verdict.attached)
 		event.must_attach(filter);
@@ -66,7 +59,7 @@ static Delivered deliver(const perf_event_attr &attr, Verdict verdict, Work work
 	work(filter);
 	event.disable();
 	ring.drain();
-	return { event.count(), filter.runs(), ring.samples(), Signals::count(sig) };
+	return { event.count(), filter.runs(), ring.samples(), Signals::count(SETSIG) };
 }
 
 /*
@@ -269,8 +262,7 @@ static void check_no_address(Program which)
 
 			Event event(attr);
 
-			event.must_attach(filter);
-			event.enable();
+			event.enable(filter);
 			kind.work(filter);
 			event.disable();
 			EXPECT_GT(filter.runs(), 0, "the program ran");
@@ -535,15 +527,14 @@ TEST("events.four", "C1", "all debug registers at once, each decides for itself"
 		{ breakpoint(Access::READ_WRITE, &watched.word[1], sizeof(watched.word[1])),
 		  false },
 	};
-	const int sig = setsig_signal();
 	Filter accepting, rejecting;
-	Signals signals({ sig });
+	Signals signals({ SETSIG });
 	std::vector<Event> events;
 
 	accepting.returns(1);
 	for (auto &r : registers) {
 		events.emplace_back(r.attr);
-		events.back().async(sig, gettid());
+		events.back().async(SETSIG, gettid());
 		events.back().must_attach(r.accept ? accepting : rejecting);
 		events.back().enable();
 	}
@@ -563,17 +554,15 @@ TEST("events.four", "C1", "all debug registers at once, each decides for itself"
 		EXPECT_EQ(event.count(), HITS, "hits counted by each");
 	EXPECT_EQ(accepting.runs(), 2 * HITS, "runs of the accepting program");
 	EXPECT_EQ(rejecting.runs(), 2 * HITS, "runs of the rejecting program");
-	EXPECT_EQ(Signals::count(sig), 2 * HITS, "signals");
+	EXPECT_EQ(Signals::count(SETSIG), 2 * HITS, "signals");
 }
 
 /* Two events on one address, in both orders. */
 static void check_same_address(const perf_event_attr &attr, void (*access)(uint64_t))
 {
-	const int sig = setsig_signal();
-
 	for (bool first_accepts : { false, true }) {
 		Filter first, second;
-		Signals signals({ sig });
+		Signals signals({ SETSIG });
 		Event one(attr), two(attr);
 		Ring one_ring(one), two_ring(two);
 		uint64_t from_wrong = 0;
@@ -583,12 +572,13 @@ static void check_same_address(const perf_event_attr &attr, void (*access)(uint6
 		one.must_attach(first);
 		two.must_attach(second);
 		for (Event *event : { &one, &two }) {
-			event->async(sig, gettid());
+			event->async(SETSIG, gettid());
 			event->enable();
 		}
 		for (uint64_t i = 0; i < HITS; i++) {
 			access(i);
-			from_wrong += Signals::last(sig).si_fd != (first_accepts ? one : two).fd();
+			from_wrong +=
+				Signals::last(SETSIG).si_fd != (first_accepts ? one : two).fd();
 		}
 		one_ring.drain();
 		two_ring.drain();
@@ -598,7 +588,7 @@ static void check_same_address(const perf_event_attr &attr, void (*access)(uint6
 		EXPECT_EQ(second.runs(), HITS, "runs of the second program");
 		EXPECT_EQ(one_ring.samples(), first_accepts ? HITS : 0, "samples of the first");
 		EXPECT_EQ(two_ring.samples(), first_accepts ? 0 : HITS, "samples of the second");
-		EXPECT_EQ(Signals::count(sig), HITS, "signals in all");
+		EXPECT_EQ(Signals::count(SETSIG), HITS, "signals in all");
 		EXPECT_EQ(from_wrong, 0, "signals of the rejecting one");
 	}
 }
@@ -634,7 +624,6 @@ TEST("events.same_address.w8", "C1", "two events on one word, two programs, two 
  */
 static void check_kernel_mode(bool exclude_kernel, bool accept)
 {
-	const int sig = setsig_signal();
 	Pipe pipe;
 	auto *byte = const_cast<uint8_t *>(&watched.byte);
 	const struct {
@@ -645,17 +634,16 @@ static void check_kernel_mode(bool exclude_kernel, bool accept)
 	for (auto &kind : kinds) {
 		perf_event_attr attr = breakpoint(kind.access, byte, 1);
 		Filter filter;
-		Signals signals({ sig });
+		Signals signals({ SETSIG });
 
 		attr.exclude_kernel = exclude_kernel;
 
 		Event event(attr);
 		Ring ring(event);
 
-		event.async(sig, gettid());
+		event.async(SETSIG, gettid());
 		filter.returns(accept);
-		event.must_attach(filter);
-		event.enable();
+		event.enable(filter);
 		for (uint64_t i = 0; i < HITS; i++) {
 			watched.byte = i;
 			if (write(pipe.in.get(), byte, 1) != 1 ||
@@ -667,10 +655,8 @@ static void check_kernel_mode(bool exclude_kernel, bool accept)
 
 		uint64_t hits = HITS * (kind.by_user + (exclude_kernel ? 0 : kind.by_kernel));
 
-		EXPECT_EQ(event.count(), hits, "hits counted");
-		EXPECT_EQ(filter.runs(), hits, "runs of the program");
-		EXPECT_EQ(ring.samples(), accept ? hits : 0, "samples");
-		EXPECT_EQ(Signals::count(sig), accept ? hits : 0, "signals");
+		expect_hits(event, filter, hits);
+		expect_delivered(ring, accept ? hits : 0);
 	}
 }
 
@@ -697,12 +683,10 @@ TEST("events.kernel.excluded.accepted", "C2", "with exclude_kernel hits in user 
 /* A leader and a sibling: both reject, the one or the other accepts, both do. */
 static void check_group(perf_event_attr first, bool leader_hits)
 {
-	const int sig = setsig_signal();
-
 	for (unsigned accepting : { 0u, 1u, 2u, 3u }) {
 		perf_event_attr attr = breakpoint(hit_other);
 		Filter filters[2];
-		Signals signals({ sig });
+		Signals signals({ SETSIG });
 
 		attr.disabled = 0; /* goes by the leader */
 
@@ -715,7 +699,7 @@ static void check_group(perf_event_attr first, bool leader_hits)
 
 			filters[i].returns(accept);
 			events[i]->must_attach(filters[i]);
-			events[i]->async(sig, gettid());
+			events[i]->async(SETSIG, gettid());
 			expected_signals += accept && (i || leader_hits) ? HITS : 0;
 		}
 		leader.enable();
@@ -726,7 +710,7 @@ static void check_group(perf_event_attr first, bool leader_hits)
 		EXPECT_EQ(filters[0].runs(), leader_hits ? HITS : 0, "runs for the leader");
 		EXPECT_EQ(sibling.count(), HITS, "hits counted by the sibling");
 		EXPECT_EQ(filters[1].runs(), HITS, "runs for the sibling");
-		EXPECT_EQ(Signals::count(sig), expected_signals, "signals");
+		EXPECT_EQ(Signals::count(SETSIG), expected_signals, "signals");
 	}
 }
 
@@ -766,8 +750,7 @@ static void check_joining(bool disabled)
 		Event sibling(attr, 0, -1, &leader);
 
 		if (disabled) {
-			sibling.must_attach(filter);
-			sibling.enable();
+			sibling.enable(filter);
 		}
 		for (uint64_t n = 0; n < HITS; n++)
 			hit(n);
@@ -804,8 +787,7 @@ TEST("events.throttle", "C4", "a clock that is too fast is throttled though all 
 	Ring ring(event);
 	SlowSampling slow;
 
-	event.must_attach(filter);
-	event.enable();
+	event.enable(filter);
 	for (long waited = 0; waited < ENOUGH_MILLISECONDS; waited += 10) {
 		spin(10);
 		ring.drain();
@@ -836,8 +818,7 @@ TEST("events.throttle_stops", "C4", "a clock that is throttled stops though all 
 	Ring ring(event);
 	SlowSampling slow;
 
-	event.must_attach(filter);
-	event.enable();
+	event.enable(filter);
 	for (long end = milliseconds_now() + ENOUGH_MILLISECONDS;
 	     throttles < HITS && milliseconds_now() < end;) {
 		uint64_t runs_now = filter.runs();

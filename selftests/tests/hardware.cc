@@ -14,14 +14,9 @@
 #include <fstream>
 #include <memory>
 
-#include "harness/test.h"
-#include "lib/child.h"
-#include "lib/cpus.h"
-#include "lib/filter.h"
-#include "lib/hit.h"
 #include "lib/program.h"
-#include "lib/ring.h"
 #include "lib/sysctl.h"
+#include "tests/common.h"
 
 /* Where the hits of a counter come from: its files in debugfs. */
 enum Context { NMI, IRQ, TASK };
@@ -159,49 +154,44 @@ static perf_event_attr hardware(const Way &way)
 static void check_effects(const Way &way, bool accept)
 {
 	Hits hits(way.context);
-	const int sig = setsig_signal();
 	uint64_t delivered = accept ? HITS : 0, polls = 0;
 	Filter filter(Program::LOOKS);
-	Signals signals({ sig });
+	Signals signals({ SETSIG });
 	Event event(hardware(way));
 	Ring ring(event);
 
-	event.async(sig, gettid());
+	event.async(SETSIG, gettid());
 	filter.returns(accept);
-	event.must_attach(filter);
-	event.enable();
+	event.enable(filter);
 	for (uint64_t i = 0; i < HITS; i++) {
 		hits.make(1);
 		polls += ring.poll_ready();
 	}
 	event.disable();
 	ring.drain();
-	EXPECT_EQ(event.count(), HITS, "hits counted");
-	EXPECT_EQ(filter.runs(), HITS, "runs of the program");
+	expect_hits(event, filter, HITS);
 	EXPECT_EQ(filter.look().ip >> 63, way.config != COPY, "registers of kernel mode");
 	EXPECT_EQ(ring.samples(), delivered, "samples");
 	EXPECT_EQ(polls, delivered, "polls that found something");
-	EXPECT_EQ(Signals::count(sig), delivered, "signals");
+	EXPECT_EQ(Signals::count(SETSIG), delivered, "signals");
 }
 
 static void check_limit(const Way &way, bool accept)
 {
 	Hits hits(way.context);
-	const int sig = setsig_signal();
 	Filter filter;
-	Signals signals({ sig });
+	Signals signals({ SETSIG });
 	Event event(hardware(way));
 
-	event.async(sig, gettid());
+	event.async(SETSIG, gettid());
 	filter.returns(accept);
 	event.must_attach(filter);
 	event.must_refresh(LIMIT);
 	for (uint64_t i = 0; i < HITS; i++)
 		hits.make(1);
-	EXPECT_EQ(event.count(), accept ? LIMIT : HITS, "hits counted");
-	EXPECT_EQ(filter.runs(), accept ? LIMIT : HITS, "runs of the program");
-	EXPECT_EQ(Signals::count(sig), accept ? LIMIT : 0, "signals");
-	EXPECT_EQ(Signals::count(sig, POLL_HUP), accept, "POLL_HUP");
+	expect_hits(event, filter, accept ? LIMIT : HITS);
+	EXPECT_EQ(Signals::count(SETSIG), accept ? LIMIT : 0, "signals");
+	EXPECT_EQ(Signals::count(SETSIG, POLL_HUP), accept, "POLL_HUP");
 }
 
 static void check_sigtrap(const Way &way, bool accept)
@@ -216,12 +206,10 @@ static void check_sigtrap(const Way &way, bool accept)
 	Event event(attr);
 
 	filter.returns(accept);
-	event.must_attach(filter);
-	event.enable();
+	event.enable(filter);
 	for (uint64_t i = 0; i < HITS; i++)
 		hits.make(1);
-	EXPECT_EQ(event.count(), HITS, "hits counted");
-	EXPECT_EQ(filter.runs(), HITS, "runs of the program");
+	expect_hits(event, filter, HITS);
 	EXPECT_EQ(Signals::count(SIGTRAP, TRAP_PERF), accept ? HITS : 0, "SIGTRAP");
 }
 
@@ -229,10 +217,9 @@ static void check_sigtrap(const Way &way, bool accept)
 static void check_group(const Way &way, bool accept)
 {
 	Hits hits(way.context);
-	const int sig = setsig_signal();
 	perf_event_attr attr = hardware(way);
 	Filter filter, other;
-	Signals signals({ sig });
+	Signals signals({ SETSIG });
 	Event leader(attr);
 
 	attr.disabled = 0;
@@ -242,7 +229,7 @@ static void check_group(const Way &way, bool accept)
 
 	filter.returns(accept);
 	other.returns(!accept);
-	leader.async(sig, gettid());
+	leader.async(SETSIG, gettid());
 	leader.must_attach(filter);
 	sibling.must_attach(other);
 	leader.enable();
@@ -257,26 +244,24 @@ static void check_group(const Way &way, bool accept)
 	EXPECT_EQ(other.runs(), HITS, "runs for the sibling");
 	EXPECT_EQ(leaders.samples(), accept ? HITS : 0, "samples of the leader");
 	EXPECT_EQ(siblings.samples(), accept ? 0 : HITS, "samples of the sibling");
-	EXPECT_EQ(Signals::count(sig), accept ? HITS : 0, "signals of the leader");
+	EXPECT_EQ(Signals::count(SETSIG), accept ? HITS : 0, "signals of the leader");
 }
 
 /* In a child that has the event from its parent, and ends. */
 static void check_inherited(const Way &way, bool accept)
 {
 	Hits hits(way.context);
-	const int sig = setsig_signal();
 	perf_event_attr attr = hardware(way);
 	Filter filter;
-	Signals signals({ sig });
+	Signals signals({ SETSIG });
 
 	attr.inherit = 1;
 
 	Event event(attr);
 
-	event.async(sig, gettid());
+	event.async(SETSIG, gettid());
 	filter.returns(accept);
-	event.must_attach(filter);
-	event.enable();
+	event.enable(filter);
 
 	Child child([&] {
 		for (uint64_t i = 0; i < HITS; i++)
@@ -285,10 +270,9 @@ static void check_inherited(const Way &way, bool accept)
 	});
 
 	EXPECT_EQ(child.wait(), 0, "status of the child");
-	EXPECT_EQ(event.count(), HITS, "hits counted");
-	EXPECT_EQ(filter.runs(), HITS, "runs of the program");
+	expect_hits(event, filter, HITS);
 	/* That the child has ended wakes whoever reads, once. */
-	EXPECT_EQ(Signals::count(sig) >= HITS, accept, "signals");
+	EXPECT_EQ(Signals::count(SETSIG) >= HITS, accept, "signals");
 }
 
 static const bool added = [] {
@@ -331,8 +315,7 @@ static void check_throttle(const Way &way)
 
 	if (!rate.set(1000))
 		unavailable("no way to set kernel.perf_event_max_sample_rate");
-	event.must_attach(filter);
-	event.enable();
+	event.enable(filter);
 	hits.make(MANY);
 
 	uint64_t counted = event.count();
@@ -480,8 +463,7 @@ static void check_amid_bpf(uint64_t config)
 		setup_failed("bpf_map_create", errno);
 	if (!rate.set(100000000))
 		unavailable("no way to set kernel.perf_event_max_sample_rate");
-	event.must_attach(filter);
-	event.enable();
+	event.enable(filter);
 	for (time_t end = time(nullptr) + SECONDS; time(nullptr) < end;) {
 		int key = 0, value = 0;
 

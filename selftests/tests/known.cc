@@ -18,13 +18,9 @@
 #include <string>
 #include <thread>
 
-#include "harness/test.h"
-#include "lib/child.h"
-#include "lib/cpus.h"
-#include "lib/filter.h"
 #include "lib/kernel.h"
 #include "lib/program.h"
-#include "lib/ring.h"
+#include "tests/common.h"
 
 static constexpr int SECONDS = 6;
 static volatile uint64_t words[8];

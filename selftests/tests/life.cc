@@ -15,14 +15,9 @@
 #include <optional>
 #include <thread>
 
-#include "harness/test.h"
-#include "lib/child.h"
-#include "lib/cpus.h"
-#include "lib/filter.h"
 #include "lib/gate.h"
-#include "lib/hit.h"
 #include "lib/program.h"
-#include "lib/ring.h"
+#include "tests/common.h"
 
 static uint64_t when(bool it_does, uint64_t number)
 {
@@ -37,10 +32,9 @@ struct Pair {
 
 static void other_process(bool accept)
 {
-	const int sig = setsig_signal();
 	Gate gate;
 	Filter filter;
-	Signals signals({ sig });
+	Signals signals({ SETSIG });
 	Child child([&] {
 		gate.pass();
 		hit_times(HITS);
@@ -49,19 +43,16 @@ static void other_process(bool accept)
 	Event event(breakpoint(hit), child.pid());
 	Ring ring(event);
 
-	event.async(sig, gettid());
+	event.async(SETSIG, gettid());
 	filter.returns(accept);
-	event.must_attach(filter);
-	event.enable();
+	event.enable(filter);
 	hit_times(HITS);
 	EXPECT_EQ(event.count(), 0, "hits of the one that only watches");
 	gate.open();
 	EXPECT_EQ(child.wait(), 0, "exit of the child");
 	ring.drain();
-	EXPECT_EQ(event.count(), HITS, "hits counted");
-	EXPECT_EQ(filter.runs(), HITS, "runs of the program");
-	EXPECT_EQ(ring.samples(), when(accept, HITS), "samples");
-	EXPECT_EQ(Signals::count(sig), when(accept, HITS), "signals");
+	expect_hits(event, filter, HITS);
+	expect_delivered(ring, when(accept, HITS));
 }
 
 static void other_process_sigtrap(bool accept)
@@ -78,8 +69,7 @@ static void other_process_sigtrap(bool accept)
 	Event event(with_sigtrap(breakpoint(hit)), child.pid());
 
 	filter.returns(accept);
-	event.must_attach(filter);
-	event.enable();
+	event.enable(filter);
 	gate.open();
 
 	int status = child.wait();
@@ -102,8 +92,7 @@ static void threads(bool accept)
 	Event event(with_sigtrap(inherited(breakpoint(hit))));
 
 	filter.returns(accept);
-	event.must_attach(filter);
-	event.enable();
+	event.enable(filter);
 	for (uint64_t &mine : traps)
 		running.emplace_back([&mine] {
 			hit_times(HITS);
@@ -114,22 +103,19 @@ static void threads(bool accept)
 	for (uint64_t n : traps)
 		EXPECT_EQ(n, when(accept, HITS), "SIGTRAP to the thread that hit");
 	EXPECT_EQ(traps_here, 0, "SIGTRAP to the thread that did not");
-	EXPECT_EQ(filter.runs(), THREADS * HITS, "runs of the program");
-	EXPECT_EQ(event.count(), THREADS * HITS, "hits counted");
+	expect_hits(event, filter, THREADS * HITS);
 }
 
 static void grandchildren(bool accept)
 {
 	constexpr uint64_t GENERATIONS = 3;
-	const int sig = setsig_signal();
 	Filter filter;
-	Signals signals({ sig });
+	Signals signals({ SETSIG });
 	Event event(inherited(breakpoint(hit)));
 
-	event.async(sig, gettid());
+	event.async(SETSIG, gettid());
 	filter.returns(accept);
-	event.must_attach(filter);
-	event.enable();
+	event.enable(filter);
 
 	/*
 	 * Each hits before it forks: the exit of a child wakes the owner, and sends the signal of a
@@ -151,9 +137,8 @@ static void grandchildren(bool accept)
 	});
 
 	EXPECT_EQ(child.wait(), 0, "exit of the child");
-	EXPECT_EQ(filter.runs(), GENERATIONS * HITS, "runs of the program");
-	EXPECT_EQ(event.count(), GENERATIONS * HITS, "hits counted");
-	EXPECT_EQ(Signals::count(sig), when(accept, GENERATIONS * HITS), "signals to the owner");
+	expect_hits(event, filter, GENERATIONS * HITS);
+	EXPECT_EQ(Signals::count(SETSIG), when(accept, GENERATIONS * HITS), "signals to the owner");
 }
 
 static void inherit_thread(bool accept)
@@ -167,8 +152,7 @@ static void inherit_thread(bool accept)
 	Event event(attr);
 
 	filter.returns(accept);
-	event.must_attach(filter);
-	event.enable();
+	event.enable(filter);
 
 	Child child([] {
 		hit_times(HITS);
@@ -186,20 +170,18 @@ static void inherit_thread(bool accept)
 /* A word where no other process has one that it writes to: the event is for all tasks of a CPU. */
 static void per_cpu(bool accept)
 {
-	const int sig = setsig_signal();
 	const std::vector<int> cpus = usable_cpus();
 	auto *word = static_cast<volatile uint64_t *>(mmap(nullptr, sysconf(_SC_PAGESIZE),
 							   PROT_READ | PROT_WRITE,
 							   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
 	Filter filter;
-	Signals signals({ sig });
+	Signals signals({ SETSIG });
 	Event event(breakpoint(Access::WRITE, word, sizeof(*word)), -1, cpus[0]);
 	Ring ring(event);
 
-	event.async(sig, gettid());
+	event.async(SETSIG, gettid());
 	filter.returns(accept);
-	event.must_attach(filter);
-	event.enable();
+	event.enable(filter);
 
 	/* On every CPU, in this process and in another, but the event is for one CPU. */
 	auto write_everywhere = [&] {
@@ -219,16 +201,13 @@ static void per_cpu(bool accept)
 
 	EXPECT_EQ(child.wait(), 0, "exit of the child");
 	ring.drain();
-	EXPECT_EQ(event.count(), 2 * HITS, "hits counted");
-	EXPECT_EQ(filter.runs(), 2 * HITS, "runs of the program");
-	EXPECT_EQ(ring.samples(), when(accept, 2 * HITS), "samples");
-	EXPECT_EQ(Signals::count(sig), when(accept, 2 * HITS), "signals");
+	expect_hits(event, filter, 2 * HITS);
+	expect_delivered(ring, when(accept, 2 * HITS));
 }
 
 /* As a privileged helper does for a debugger: it opens, attaches, hands over, and is gone. */
 static void passed_on(bool accept)
 {
-	const int sig = setsig_signal();
 	int ends[2];
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
@@ -236,7 +215,7 @@ static void passed_on(bool accept)
 
 	Fd here(ends[0]), there(ends[1]);
 	Filter filter;
-	Signals signals({ sig });
+	Signals signals({ SETSIG });
 
 	filter.returns(accept);
 
@@ -260,14 +239,12 @@ static void passed_on(bool accept)
 	Event event(std::move(received));
 	Ring ring(event);
 
-	event.async(sig, gettid());
+	event.async(SETSIG, gettid());
 	event.must_refresh(LIMIT);
 	hit_times(LIMIT - 1);
 	ring.drain();
-	EXPECT_EQ(event.count(), LIMIT - 1, "hits counted");
-	EXPECT_EQ(filter.runs(), LIMIT - 1, "runs of the program");
-	EXPECT_EQ(ring.samples(), when(accept, LIMIT - 1), "samples");
-	EXPECT_EQ(Signals::count(sig), when(accept, LIMIT - 1), "signals");
+	expect_hits(event, filter, LIMIT - 1);
+	expect_delivered(ring, when(accept, LIMIT - 1));
 }
 
 /*
@@ -283,16 +260,15 @@ static void change_period(Event &event, uint64_t period)
 static void period(bool accept)
 {
 	constexpr uint64_t PERIOD = 4, OVERFLOWS = HITS + HITS / PERIOD + HITS;
-	const int sig = setsig_signal();
 
 	for (bool attached : { false, true }) {
 		Filter filter;
-		Signals signals({ sig });
+		Signals signals({ SETSIG });
 		Event event(breakpoint(hit));
 		Ring ring(event);
 		bool delivers = accept || !attached;
 
-		event.async(sig, gettid());
+		event.async(SETSIG, gettid());
 		filter.returns(accept);
 		if (attached)
 			event.must_attach(filter);
@@ -305,8 +281,7 @@ static void period(bool accept)
 		ring.drain();
 		EXPECT_EQ(event.count(), 3 * HITS, "hits counted");
 		EXPECT_EQ(filter.runs(), when(attached, OVERFLOWS), "runs of the program");
-		EXPECT_EQ(ring.samples(), when(delivers, OVERFLOWS), "samples");
-		EXPECT_EQ(Signals::count(sig), when(delivers, OVERFLOWS), "signals");
+		expect_delivered(ring, when(delivers, OVERFLOWS));
 	}
 }
 
@@ -314,9 +289,8 @@ static void period(bool accept)
 static void pinned(bool accept)
 {
 	static constexpr char bpffs[] = "/sys/fs/bpf", path[] = "/sys/fs/bpf/perf_bpf_filter";
-	const int sig = setsig_signal();
 	Filter filter;
-	Signals signals({ sig });
+	Signals signals({ SETSIG });
 
 	/* One of this test's own, which goes with it. */
 	if (unshare(CLONE_NEWNS) || mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) ||
@@ -327,7 +301,7 @@ static void pinned(bool accept)
 		Event event(breakpoint(hit));
 		Fd link = filter.link(event);
 
-		event.async(sig, gettid());
+		event.async(SETSIG, gettid());
 		if (bpf_obj_pin(link.get(), path))
 			setup_failed("bpf_obj_pin", errno);
 		filter.returns(accept);
@@ -352,7 +326,7 @@ static void pinned(bool accept)
 	}
 	hit_times(HITS);
 	EXPECT_EQ(filter.runs(), 4 * HITS, "runs, nothing left");
-	EXPECT_EQ(Signals::count(sig), when(accept, 4 * HITS), "signals");
+	EXPECT_EQ(Signals::count(SETSIG), when(accept, 4 * HITS), "signals");
 }
 
 static const Pair pairs[] = {
@@ -387,13 +361,11 @@ TEST("life.close", "C6", "a closed event takes its program with it, and other ev
 	Filter filter;
 	Event other(breakpoint(hit_other));
 
-	other.must_attach(filter);
-	other.enable();
+	other.enable(filter);
 	for (uint64_t round = 1; round <= 3; round++) {
 		Event event(breakpoint(hit));
 
-		event.must_attach(filter);
-		event.enable();
+		event.enable(filter);
 		hit_times(HITS);
 		event.close();
 		hit_times(HITS);
@@ -409,8 +381,7 @@ TEST("life.duplicate", "C6", "the program stays until the last descriptor is clo
 	Event event(breakpoint(hit));
 	Fd duplicate(dup(event.fd()));
 
-	event.must_attach(filter);
-	event.enable();
+	event.enable(filter);
 	event.close();
 	hit_times(HITS);
 	EXPECT_EQ(filter.runs(), HITS, "runs with the duplicate open");
@@ -421,12 +392,11 @@ TEST("life.duplicate", "C6", "the program stays until the last descriptor is clo
 
 TEST("life.filter_closed", "C1", "the event holds the program that nobody else does any more")
 {
-	const int sig = setsig_signal();
-	Signals signals({ sig });
+	Signals signals({ SETSIG });
 	Event event(breakpoint(hit));
 	Ring ring(event);
 
-	event.async(sig, gettid());
+	event.async(SETSIG, gettid());
 	{
 		Filter filter;
 
@@ -436,8 +406,7 @@ TEST("life.filter_closed", "C1", "the event holds the program that nobody else d
 	hit_times(HITS);
 	ring.drain();
 	EXPECT_EQ(event.count(), HITS, "hits counted");
-	EXPECT_EQ(ring.samples(), 0, "samples");
-	EXPECT_EQ(Signals::count(sig), 0, "signals");
+	expect_delivered(ring, 0);
 }
 
 TEST("life.exit", "C6", "the hits of a process that has exited stay counted, its link closes")
@@ -459,8 +428,7 @@ TEST("life.exit", "C6", "the hits of a process that has exited stay counted, its
 	event.enable();
 	gate.open();
 	EXPECT_EQ(child.wait(), 0, "exit of the child");
-	EXPECT_EQ(event.count(), HITS, "hits counted");
-	EXPECT_EQ(filter.runs(), HITS, "runs of the program");
+	expect_hits(event, filter, HITS);
 	if (!link.valid()) {
 		EXPECT_EQ(event.attach(filter), EEXIST, "errno of attaching once more, no link");
 		return;
@@ -525,8 +493,7 @@ TEST("life.no_inherit", "C3", "threads and children have no hits without attr.in
 	Filter filter;
 	Event event(breakpoint(hit));
 
-	event.must_attach(filter);
-	event.enable();
+	event.enable(filter);
 	std::thread([] { hit_times(HITS); }).join();
 
 	Child child([] {
@@ -535,8 +502,7 @@ TEST("life.no_inherit", "C3", "threads and children have no hits without attr.in
 	});
 
 	EXPECT_EQ(child.wait(), 0, "exit of the child");
-	EXPECT_EQ(event.count(), 0, "hits counted");
-	EXPECT_EQ(filter.runs(), 0, "runs of the program");
+	expect_hits(event, filter, 0);
 }
 
 /* A process that hits HITS times, and then becomes another program, which echoes a byte. */
@@ -563,8 +529,7 @@ static void check_exec(bool remove_on_exec)
 	pollfd poller = { event.fd(), POLLIN, 0 };
 	char byte = 'x';
 
-	event.must_attach(filter);
-	event.enable();
+	event.enable(filter);
 	poll(&poller, 1, 0);
 	EXPECT_EQ(poller.revents & POLLHUP, 0, "POLLHUP before exec");
 	gate.open();
@@ -576,8 +541,7 @@ static void check_exec(bool remove_on_exec)
 	EXPECT_EQ(poller.revents & POLLHUP, remove_on_exec ? POLLHUP : 0, "POLLHUP after exec");
 	there.in.close();
 	EXPECT_EQ(child.wait(), 0, "exit of the child");
-	EXPECT_EQ(event.count(), HITS, "hits counted");
-	EXPECT_EQ(filter.runs(), HITS, "runs of the program");
+	expect_hits(event, filter, HITS);
 }
 
 TEST("life.exec", "C6", "an exec ends the hits, and the event with remove_on_exec")
@@ -594,10 +558,7 @@ public:
 		, id_(info_of_program(filter_->prog_fd()).id)
 	{
 	}
-	const Filter &filter() const
-	{
-		return *filter_;
-	}
+	const Filter &filter() const { return *filter_; }
 	void is_attached()
 	{
 		filter_.reset();
@@ -719,8 +680,7 @@ static void gone_with_children(Leaving &program)
 {
 	Event event(inherited(breakpoint(hit)));
 
-	event.must_attach(program.filter());
-	event.enable();
+	event.enable(program.filter());
 	program.is_attached();
 	for (int i = 0; i < 10; i++) {
 		Child child([] {

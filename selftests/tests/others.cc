@@ -20,16 +20,9 @@
 #include <atomic>
 #include <thread>
 
-#include "harness/test.h"
-#include "lib/child.h"
 #include "lib/clock.h"
-#include "lib/cpus.h"
-#include "lib/fail.h"
-#include "lib/filter.h"
-#include "lib/hit.h"
-#include "lib/ring.h"
-#include "lib/signals.h"
 #include "lib/sysctl.h"
+#include "tests/common.h"
 
 /* The number in a one-line file, or -1. */
 static long number_in(const char *path)
@@ -172,23 +165,20 @@ static const struct Tracing {
 
 static void check_tracing(const Tracing &tracing, bool accept)
 {
-	const int sig = setsig_signal();
 	Filter filter(tracing.program);
-	Signals signals({ sig });
+	Signals signals({ SETSIG });
 	Event event(tracing.attr());
 	Ring ring(event);
 
-	event.async(sig, gettid());
+	event.async(SETSIG, gettid());
 	filter.returns(accept);
-	event.must_attach(filter);
-	event.enable();
+	event.enable(filter);
 	tracing.hits(HITS);
 	event.disable();
 	ring.drain();
 	EXPECT_EQ(filter.runs(), HITS, "runs of the program");
 	EXPECT_EQ(event.count(), accept ? HITS : 0, "hits counted");
-	EXPECT_EQ(ring.samples(), accept ? HITS : 0, "samples");
-	EXPECT_EQ(Signals::count(sig), accept ? HITS : 0, "signals");
+	expect_delivered(ring, accept ? HITS : 0);
 }
 
 static const bool added = [] {
@@ -290,8 +280,7 @@ TEST("others.raw_tracepoint", "C5", "a raw tracepoint program runs once a hit be
 
 	if (!link.valid())
 		unavailable("no raw tracepoint sys_enter");
-	event.must_attach(filter);
-	event.enable();
+	event.enable(filter);
 	for (uint32_t verdict : { 0, 1 }) {
 		raw.returns(verdict);
 		getppid_times(HITS);
@@ -365,8 +354,7 @@ TEST("others.tracepoint_child_exit", "C5", "an exiting child takes no program fr
 	Event event(attr);
 
 	filter.returns(1);
-	event.must_attach(filter);
-	event.enable();
+	event.enable(filter);
 	getppid_times(HITS);
 	EXPECT_EQ(filter.runs(), HITS, "runs before the first fork");
 	for (uint64_t i = 0; i < CHILDREN; i++) {
@@ -423,13 +411,11 @@ TEST("others.no_throttle", "C4", "a lone breakpoint is not throttled, however of
 	Event event(breakpoint(hit));
 	Ring ring(event);
 
-	event.must_attach(filter);
-	event.enable();
+	event.enable(filter);
 	for (uint64_t i = 0; i < MANY; i++)
 		hit(i);
 	ring.drain();
-	EXPECT_EQ(event.count(), MANY, "hits counted");
-	EXPECT_EQ(filter.runs(), MANY, "runs of the program");
+	expect_hits(event, filter, MANY);
 	EXPECT_EQ(ring.records(PERF_RECORD_THROTTLE), 0, "throttle records");
 	EXPECT_EQ(ring.records(PERF_RECORD_UNTHROTTLE), 0, "unthrottle records");
 	EXPECT_EQ(ring.samples(), 0, "samples");
@@ -518,8 +504,7 @@ static void check_ptraced(const Ptraced &p)
 	uint64_t stops = 0;
 	int status;
 
-	event.must_attach(filter);
-	event.enable();
+	event.enable(filter);
 	for (;;) {
 		ptrace(PTRACE_CONT, tracee.pid(), nullptr, nullptr);
 		status = tracee.wait();
@@ -557,8 +542,7 @@ static void check_gdb()
 
 	if (system("command -v gdb >/dev/null"))
 		unavailable("no gdb");
-	event.must_attach(filter);
-	event.enable();
+	event.enable(filter);
 	snprintf(line, sizeof(line),
 		 "gdb -nx -batch -p %d -ex 'watch *(long *)%p' -ex 'ignore 1 1000' "
 		 "-ex 'set *(long *)%p = 1' -ex continue -ex 'info breakpoints' 2>&1",

@@ -5,14 +5,9 @@
 #include <climits>
 #include <ctime>
 
-#include "harness/test.h"
 #include "lib/clock.h"
-#include "lib/fail.h"
-#include "lib/filter.h"
-#include "lib/hit.h"
 #include "lib/kernel.h"
-#include "lib/ring.h"
-#include "lib/signals.h"
+#include "tests/common.h"
 
 static volatile uint64_t watched;
 
@@ -36,8 +31,7 @@ TEST("programs.context.x", "C1", "the context of a call has its registers, addre
 	Filter filter(Program::LOOKS);
 	Event event(breakpoint(hit));
 
-	event.must_attach(filter);
-	event.enable();
+	event.enable(filter);
 	for (uint64_t i = 1; i <= HITS; i++) {
 		hit(i);
 
@@ -56,8 +50,7 @@ TEST("programs.context.w8", "C1", "the context of a write has its address and pe
 	Filter filter(Program::LOOKS);
 	Event event(watchpoint());
 
-	event.must_attach(filter);
-	event.enable();
+	event.enable(filter);
 	for (uint64_t i = 1; i <= HITS; i++) {
 		watched = i;
 
@@ -79,8 +72,7 @@ TEST("programs.context.period", "C1", "sample_period is the number of hits for o
 
 	Event event(attr);
 
-	event.must_attach(filter);
-	event.enable();
+	event.enable(filter);
 	for (uint64_t i = 1; i <= HITS; i++) {
 		hit(i);
 		EXPECT_EQ(filter.runs(), i / PERIOD, "runs of the program");
@@ -92,26 +84,23 @@ TEST("programs.context.period", "C1", "sample_period is the number of hits for o
 TEST("programs.value", "C1", "a watchpoint delivers the writes of the wanted value alone")
 {
 	constexpr uint64_t WANTED = 3, KINDS = 4;
-	const int sig = setsig_signal();
 	Filter filter;
-	Signals signals({ sig });
+	Signals signals({ SETSIG });
 	Event event(watchpoint());
 	Ring ring(event);
 	uint64_t wrong = 0;
 
-	event.async(sig, gettid());
+	event.async(SETSIG, gettid());
 	filter.returns_if(1, FILTER_VALUE, WANTED);
-	event.must_attach(filter);
-	event.enable();
+	event.enable(filter);
 	for (uint64_t i = 0; i < HITS; i++) {
-		uint64_t before = Signals::count(sig);
+		uint64_t before = Signals::count(SETSIG);
 
 		watched = i % KINDS;
-		wrong += Signals::count(sig) - before != (i % KINDS == WANTED);
+		wrong += Signals::count(SETSIG) - before != (i % KINDS == WANTED);
 	}
 	ring.drain();
-	EXPECT_EQ(event.count(), HITS, "hits counted");
-	EXPECT_EQ(filter.runs(), HITS, "runs of the program");
+	expect_hits(event, filter, HITS);
 	EXPECT_EQ(ring.samples(), HITS / KINDS, "samples");
 	EXPECT_EQ(wrong, 0, "writes with a signal too many or too few");
 }
@@ -125,15 +114,13 @@ TEST("programs.value.read", "C1", "a program may read the word whose reads it wa
 
 	/* Its own read hits too, in kernel mode, which the event excludes. */
 	filter.returns_if(1, FILTER_VALUE, 1);
-	event.must_attach(filter);
-	event.enable();
+	event.enable(filter);
 	for (uint64_t i = 0; i < HITS; i++) {
 		watched = i % 2;
 		(void)watched;
 	}
 	ring.drain();
-	EXPECT_EQ(event.count(), 2 * HITS, "hits counted");
-	EXPECT_EQ(filter.runs(), 2 * HITS, "runs of the program");
+	expect_hits(event, filter, 2 * HITS);
 	EXPECT_EQ(ring.samples(), HITS, "samples");
 }
 
@@ -156,10 +143,9 @@ static const struct {
 
 static void check_verdict(decltype(*programs) &program, bool accept)
 {
-	const int sig = setsig_signal();
 	perf_event_attr attr = breakpoint(hit);
 	Filter filter(program.id);
-	Signals signals({ sig, SIGUSR1 });
+	Signals signals({ SETSIG, SIGUSR1 });
 
 	attr.sample_type |= program.sample_type;
 
@@ -167,20 +153,18 @@ static void check_verdict(decltype(*programs) &program, bool accept)
 	Ring ring(event);
 	uint64_t polls = 0;
 
-	event.async(sig, gettid());
+	event.async(SETSIG, gettid());
 	filter.returns(accept);
-	event.must_attach(filter);
-	event.enable();
+	event.enable(filter);
 	for (uint64_t i = 0; i < HITS; i++) {
 		hit(i);
 		polls += ring.poll_ready();
 	}
 	ring.drain();
-	EXPECT_EQ(event.count(), HITS, "hits counted");
-	EXPECT_EQ(filter.runs(), HITS, "runs of the program");
+	expect_hits(event, filter, HITS);
 	EXPECT_EQ(ring.samples(), accept ? HITS : 0, "samples");
 	EXPECT_EQ(polls, accept ? HITS : 0, "times that poll was ready");
-	EXPECT_EQ(Signals::count(sig), accept ? HITS : 0, "signals of the event");
+	EXPECT_EQ(Signals::count(SETSIG), accept ? HITS : 0, "signals of the event");
 	EXPECT_EQ(Signals::count(SIGUSR1), program.usr1, "signals of the program");
 }
 
@@ -229,8 +213,7 @@ TEST("programs.stack", "C1", "the stack of a rejected hit begins where it hit")
 
 		Event event(attr);
 
-		event.must_attach(filter);
-		event.enable();
+		event.enable(filter);
 		hit(0);
 
 		filter_look look = filter.look();
@@ -270,8 +253,7 @@ TEST("programs.sample.read", "C1", "a program that reads kernel memory finds the
 	Filter filter(Program::READS_SAMPLE);
 	Event event(attr);
 
-	event.must_attach(filter);
-	event.enable();
+	event.enable(filter);
 	hit(0);
 	expect_sample(filter, attr);
 }
@@ -283,8 +265,7 @@ TEST("programs.sample.tail_call", "C1", "so does one that another one calls")
 	Event event(attr);
 
 	caller.tail_calls(filter);
-	event.must_attach(caller);
-	event.enable();
+	event.enable(caller);
 	hit(0);
 	expect_sample(filter, attr);
 }
@@ -295,8 +276,7 @@ TEST("programs.sample.replace", "C1", "so does one that takes the place of a fun
 	Filter replaced(Program::CALLS_REPLACEABLE), filter(Program::REPLACES, &replaced);
 	Event event(attr);
 
-	event.must_attach(replaced);
-	event.enable();
+	event.enable(replaced);
 	hit(0);
 	EXPECT_EQ(filter.runs(), 0, "runs before it takes the place");
 
@@ -312,8 +292,7 @@ TEST("programs.ringbuf", "C1", "rejected hits leave in the program's ring what i
 	Filter filter(Program::FILLS_RINGBUF);
 	Event event(breakpoint(hit));
 
-	event.must_attach(filter);
-	event.enable();
+	event.enable(filter);
 	for (uint64_t i = 0; i < HITS; i++)
 		hit(i * i);
 
@@ -332,8 +311,7 @@ TEST("programs.tail_call", "C1", "the verdict of a tail call's target is the ver
 	Ring ring(event);
 
 	filter.returns_if(1, FILTER_ARGUMENT, WANTED);
-	event.must_attach(filter);
-	event.enable();
+	event.enable(filter);
 	for (uint64_t i = 0; i < HITS; i++)
 		hit(i);
 	ring.drain();
@@ -343,16 +321,14 @@ TEST("programs.tail_call", "C1", "the verdict of a tail call's target is the ver
 
 TEST("programs.returns", "C2", "all that is not 0 accepts, however large or negative")
 {
-	const int sig = setsig_signal();
-
 	for (uint32_t verdict :
 	     { 1u, 2u, 0x100u, 0x10000u, uint32_t(INT_MAX), uint32_t(INT_MIN), uint32_t(-1) }) {
 		Filter filter;
-		Signals signals({ sig });
+		Signals signals({ SETSIG });
 		Event event(breakpoint(hit));
 		Ring ring(event);
 
-		event.async(sig, gettid());
+		event.async(SETSIG, gettid());
 		filter.returns(verdict);
 		event.must_attach(filter);
 		event.must_refresh(LIMIT);
@@ -360,28 +336,25 @@ TEST("programs.returns", "C2", "all that is not 0 accepts, however large or nega
 			hit(i);
 		ring.drain();
 		EXPECT_EQ(event.count(), LIMIT, "hits counted until the limit");
-		EXPECT_EQ(ring.samples(), LIMIT, "samples");
-		EXPECT_EQ(Signals::count(sig), LIMIT, "signals");
+		expect_delivered(ring, LIMIT);
 	}
 }
 
 TEST("programs.changes_its_mind", "C1", "each hit goes by the verdict of its own run")
 {
-	const int sig = setsig_signal();
 	Filter filter;
-	Signals signals({ sig });
+	Signals signals({ SETSIG });
 	Event event(breakpoint(hit));
 	uint64_t wrong = 0;
 
-	event.async(sig, gettid());
-	event.must_attach(filter);
-	event.enable();
+	event.async(SETSIG, gettid());
+	event.enable(filter);
 	for (uint64_t i = 0; i < HITS; i++) {
-		uint64_t before = Signals::count(sig);
+		uint64_t before = Signals::count(SETSIG);
 
 		filter.returns(i % 2);
 		hit(i);
-		wrong += Signals::count(sig) - before != i % 2;
+		wrong += Signals::count(SETSIG) - before != i % 2;
 	}
 	EXPECT_EQ(wrong, 0, "calls with a signal too many or too few");
 }
@@ -395,8 +368,7 @@ TEST("programs.counting", "C3", "on an event that never overflows a program neve
 
 	Event event(attr);
 
-	event.must_attach(filter);
-	event.enable();
+	event.enable(filter);
 	for (uint64_t i = 0; i < HITS; i++)
 		hit(i);
 	EXPECT_EQ(event.count(), HITS, "hits counted");
@@ -480,8 +452,7 @@ TEST("programs.precise_ip", "C8", "get_stack on a precise event wants the whole 
 	Filter looks(Program::GETS_STACK);
 	Event not_precise(with_callchain(0));
 
-	not_precise.must_attach(looks);
-	not_precise.enable();
+	not_precise.enable(looks);
 	hit(0);
 	not_precise.close();
 

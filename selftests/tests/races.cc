@@ -13,15 +13,10 @@
 #include <optional>
 #include <thread>
 
-#include "harness/test.h"
-#include "lib/child.h"
 #include "lib/clock.h"
-#include "lib/cpus.h"
-#include "lib/filter.h"
-#include "lib/hit.h"
 #include "lib/kernel.h"
 #include "lib/program.h"
-#include "lib/ring.h"
+#include "tests/common.h"
 
 /* So many hits, or as many as fit into a time that leaves the other tests some. */
 class Bound {
@@ -31,10 +26,7 @@ public:
 		, end_(seconds_now() + seconds)
 	{
 	}
-	bool reached(uint64_t done) const
-	{
-		return done >= most_ || seconds_now() > end_;
-	}
+	bool reached(uint64_t done) const { return done >= most_ || seconds_now() > end_; }
 
 private:
 	uint64_t most_;
@@ -62,10 +54,7 @@ public:
 		stop_ = true;
 		thread_.join();
 	}
-	uint64_t rounds() const
-	{
-		return rounds_.load(std::memory_order_relaxed);
-	}
+	uint64_t rounds() const { return rounds_.load(std::memory_order_relaxed); }
 
 private:
 	std::atomic<bool> stop_ = false;
@@ -163,13 +152,13 @@ static uint64_t signals_missed(int sig, uint64_t times)
 
 TEST("races.detach.signals", "C6", "a hit that races a detach sends its signal, once")
 {
-	const int there = two_cpus().there, sig = setsig_signal();
-	Signals signals({ sig });
+	const int there = two_cpus().there;
+	Signals signals({ SETSIG });
 	Event event(breakpoint(hit));
 
-	event.async(sig, gettid());
+	event.async(SETSIG, gettid());
 	event.enable();
-	race_detach(event, there, [&](uint64_t times) { return signals_missed(sig, times); });
+	race_detach(event, there, [&](uint64_t times) { return signals_missed(SETSIG, times); });
 }
 
 TEST("races.detach.sigtrap", "C6", "a hit that races a detach raises SIGTRAP, once")
@@ -249,8 +238,7 @@ TEST("races.bpf_syscall", "C6", "a user-mode hit runs its program, whoever else 
 		Ring ring(event);
 
 		filter.returns(1);
-		event.must_attach(filter);
-		event.enable();
+		event.enable(filter);
 		for (Bound bound(RACES, 8); runs == hits && !bound.reached(hits); hits += BATCH) {
 			usleep(100);
 			ring.forget();
@@ -318,10 +306,7 @@ public:
 		filter_.returns_if(1, FILTER_VALUE, HITS);
 		event_.must_attach(filter_);
 	}
-	Event &event()
-	{
-		return event_;
-	}
+	Event &event() { return event_; }
 	/* How often the program ran; as often it missed. */
 	uint64_t access_times(uint64_t times)
 	{
@@ -334,10 +319,7 @@ public:
 		return filter_.runs();
 	}
 	/* Of what a miss delivers. */
-	static uint64_t delivered(uint64_t misses)
-	{
-		return kernel_before(6, 10) ? misses : 0;
-	}
+	static uint64_t delivered(uint64_t misses) { return kernel_before(6, 10) ? misses : 0; }
 
 private:
 	static perf_event_attr watchpoint(void (*set)(perf_event_attr &attr))
@@ -360,14 +342,13 @@ volatile uint64_t Missing::watched;
 
 TEST("misses.signal", "C6", "a miss sends its signal where it always has (before 6.10)")
 {
-	const int sig = setsig_signal();
-	Signals signals({ sig });
+	Signals signals({ SETSIG });
 	Missing missing;
 
-	missing.event().async(sig, gettid());
+	missing.event().async(SETSIG, gettid());
 	missing.event().enable();
 	EXPECT_EQ(missing.access_times(HITS), HITS, "runs of the program");
-	EXPECT_EQ(Signals::count(sig), Missing::delivered(HITS), "signals");
+	EXPECT_EQ(Signals::count(SETSIG), Missing::delivered(HITS), "signals");
 }
 
 TEST("misses.sigtrap", "C6", "a miss raises SIGTRAP where it always has (before 6.10)")
@@ -384,11 +365,10 @@ TEST("misses.sigtrap", "C6", "a miss raises SIGTRAP where it always has (before 
 TEST("misses.limit", "C6", "a miss uses up a limit where it always has (before 6.10)")
 {
 	constexpr int EVEN = 4;
-	const int sig = setsig_signal();
-	Signals signals({ sig });
+	Signals signals({ SETSIG });
 	Missing missing;
 
-	missing.event().async(sig, gettid());
+	missing.event().async(SETSIG, gettid());
 	missing.event().must_refresh(EVEN);
 
 	uint64_t runs = missing.access_times(HITS);
@@ -397,7 +377,7 @@ TEST("misses.limit", "C6", "a miss uses up a limit where it always has (before 6
 		EXPECT_LE(runs, EVEN, "the limit is used up by so many misses");
 	else
 		EXPECT_EQ(runs, HITS, "runs of the program");
-	EXPECT_EQ(Signals::count(sig, POLL_HUP), Missing::delivered(1), "POLL_HUP");
+	EXPECT_EQ(Signals::count(SETSIG, POLL_HUP), Missing::delivered(1), "POLL_HUP");
 }
 
 TEST("misses.none", "C6", "hits whose program runs are no misses, whatever it says")
@@ -407,8 +387,7 @@ TEST("misses.none", "C6", "hits whose program runs are no misses, whatever it sa
 		Event event(breakpoint(hit));
 
 		filter.returns(verdict);
-		event.must_attach(filter);
-		event.enable();
+		event.enable(filter);
 		hit_times(HITS);
 		EXPECT_EQ(filter.runs(), HITS, "runs of the program");
 		EXPECT_EQ(misses(filter), 0, "misses");

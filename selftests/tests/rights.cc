@@ -19,16 +19,11 @@
 #include <string>
 #include <vector>
 
-#include "harness/test.h"
-#include "lib/child.h"
 #include "lib/clock.h"
-#include "lib/cpus.h"
-#include "lib/filter.h"
-#include "lib/hit.h"
 #include "lib/kernel.h"
 #include "lib/program.h"
-#include "lib/ring.h"
 #include "lib/sysctl.h"
+#include "tests/common.h"
 
 /* --- whom: a process with given capabilities, at a given perf_event_paranoid --- */
 
@@ -299,16 +294,15 @@ static constexpr struct {
 
 TEST("rights.effects", "C15", "a filter adds no sample, no signal and no count")
 {
-	const int sig = setsig_signal();
 	Filter filter;
 
 	without_rights([&] {
 		for (auto &verdict : verdicts) {
-			Signals signals({ sig, SIGTRAP });
+			Signals signals({ SETSIG, SIGTRAP });
 			Event event(with_sigtrap(breakpoint(hit), has_sigtrap()));
 			Ring ring(event);
 
-			event.async(sig, gettid());
+			event.async(SETSIG, gettid());
 			filter.returns(verdict.returns);
 			if (verdict.attached)
 				event.must_attach(filter);
@@ -322,10 +316,10 @@ TEST("rights.effects", "C15", "a filter adds no sample, no signal and no count")
 
 			EXPECT_EQ(event.count(), HITS, "hits counted");
 			EXPECT_EQ(ring.samples(), rejected ? 0 : HITS, "samples");
-			EXPECT_LE(Signals::count(sig), HITS, "signals, at most");
+			EXPECT_LE(Signals::count(SETSIG), HITS, "signals, at most");
 			EXPECT_LE(Signals::count(SIGTRAP), traps, "SIGTRAPs, at most");
 			if (!rejected) {
-				EXPECT_EQ(Signals::count(sig), HITS, "signals");
+				EXPECT_EQ(Signals::count(SETSIG), HITS, "signals");
 				EXPECT_EQ(Signals::count(SIGTRAP), traps, "SIGTRAPs");
 			}
 		}
@@ -334,18 +328,17 @@ TEST("rights.effects", "C15", "a filter adds no sample, no signal and no count")
 
 TEST("rights.signals", "C15", "the signals of a filtered event reach nobody of another user")
 {
-	const int sig = setsig_signal();
 	const pid_t root = gettid();
 	Filter filter;
-	Signals signals({ sig });
+	Signals signals({ SETSIG });
 
 	without_rights([&] {
 		for (pid_t owner : { root, gettid() }) {
 			for (auto &verdict : verdicts) {
-				Signals mine({ sig });
+				Signals mine({ SETSIG });
 				Event event(breakpoint(hit));
 
-				event.async(sig, owner);
+				event.async(SETSIG, owner);
 				filter.returns(verdict.returns);
 				if (verdict.attached)
 					event.must_attach(filter);
@@ -353,12 +346,12 @@ TEST("rights.signals", "C15", "the signals of a filtered event reach nobody of a
 				hit_times(HITS);
 				/* Of what is rejected: rule C1. */
 				if (!verdict.attached || verdict.returns)
-					EXPECT_EQ(Signals::count(sig), owner == root ? 0 : HITS,
+					EXPECT_EQ(Signals::count(SETSIG), owner == root ? 0 : HITS,
 						  "signals to the one without rights");
 			}
 		}
 	});
-	EXPECT_EQ(Signals::count(sig), 0, "signals to root");
+	EXPECT_EQ(Signals::count(SETSIG), 0, "signals to root");
 }
 
 /* @times writes by the kernel, and as many by this process. */
@@ -385,8 +378,7 @@ TEST("rights.kernel_hits", "C15", "a program sees no hit that its event excludes
 	{
 		Event event(of_kernel_hits());
 
-		event.must_attach(filter);
-		event.enable();
+		event.enable(filter);
 		write_twice(HITS);
 		/* The kernel may write byte by byte. */
 		EXPECT_GE(filter.runs(), 2 * HITS, "runs of the program, with the kernel's");
@@ -399,8 +391,7 @@ TEST("rights.kernel_hits", "C15", "a program sees no hit that its event excludes
 		Event event(breakpoint(Access::WRITE, &watched, sizeof(watched)));
 		Ring ring(event);
 
-		event.must_attach(filter);
-		event.enable();
+		event.enable(filter);
 		write_twice(HITS);
 		ring.drain();
 		EXPECT_EQ(event.count(), HITS, "hits counted");
@@ -425,8 +416,7 @@ static uint64_t kernel_addresses(const Filter &filter, bool exclude_kernel)
 	Event event(attr);
 	const uint64_t runs = filter.runs();
 
-	event.must_attach(filter);
-	event.enable();
+	event.enable(filter);
 	for (int i = 0; i < ROUNDS; i++) {
 		if (read(zero.get(), buffer, sizeof(buffer)) < 0)
 			setup_failed("read of /dev/zero", errno);
@@ -464,8 +454,7 @@ TEST("rights.modify", "C15", "MODIFY_ATTRIBUTES takes the rights that opening ta
 				attr.exclude_kernel = level > 1;
 				Event event(attr);
 
-				event.must_attach(filter);
-				event.enable();
+				event.enable(filter);
 				moved = attr;
 				moved.bp_addr = in_kernel().bp_addr;
 				EXPECT_EQ(
@@ -535,8 +524,7 @@ TEST("denial.long_program", "C15",
 	{
 		Event event(breakpoint(hit));
 
-		event.must_attach(filter);
-		event.enable();
+		event.enable(filter);
 		filter.works(block, 0);
 		idle = seconds_of_hit(1000);
 		filter.works(block, 1);
@@ -559,8 +547,7 @@ TEST("denial.long_program", "C15",
 	const Sleep before = sleep_a_little();
 	Event event(breakpoint(hit), busy.pid());
 
-	event.must_attach(filter);
-	event.enable();
+	event.enable(filter);
 	while (event.count() < 3)
 		usleep(1000);
 
@@ -586,10 +573,9 @@ TEST("denial.long_program", "C15",
 TEST("denial.own_signal", "C15", "a breakpoint in what sends its signal does not hit for ever")
 {
 	constexpr uint64_t FOR_EVER = 1000;
-	const int sig = setsig_signal();
 	perf_event_attr attr = breakpoint(hit);
 	Filter filter;
-	Signals signals({ sig, SIGIO });
+	Signals signals({ SETSIG, SIGIO });
 	Pipe pipe;
 
 	attr.bp_addr = kernel_address_of("send_sigio");
@@ -603,7 +589,7 @@ TEST("denial.own_signal", "C15", "a breakpoint in what sends its signal does not
 
 	Event event(attr);
 
-	event.async(sig, gettid());
+	event.async(SETSIG, gettid());
 	filter.returns(1);
 	event.must_attach(filter);
 	if (fcntl(pipe.out.get(), F_SETOWN, getpid()) || fcntl(pipe.out.get(), F_SETFL, O_ASYNC))
@@ -616,5 +602,5 @@ TEST("denial.own_signal", "C15", "a breakpoint in what sends its signal does not
 	EXPECT_EQ(Signals::count(SIGIO), 1, "signals of the pipe");
 	EXPECT_GT(event.count(), 0, "send_sigio() is hit");
 	EXPECT_LT(event.count(), FOR_EVER, "it is not hit until the limit is used up");
-	EXPECT_GT(Signals::count(sig), 0, "a hit sends its signal");
+	EXPECT_GT(Signals::count(SETSIG), 0, "a hit sends its signal");
 }

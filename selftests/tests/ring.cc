@@ -9,11 +9,7 @@
 
 #include <cerrno>
 
-#include "harness/test.h"
-#include "lib/effects.h"
-#include "lib/filter.h"
-#include "lib/ring.h"
-#include "lib/signals.h"
+#include "tests/common.h"
 
 /* Of a sample with IP and ADDR, and the header. */
 static constexpr uint64_t SAMPLE_BYTES = 24;
@@ -72,8 +68,7 @@ static void check_late_wakeup(void (*set)(perf_event_attr &attr))
 	Event event(with(set));
 	Ring ring(event);
 
-	event.must_attach(filter);
-	event.enable();
+	event.enable(filter);
 	EXPECT_EQ(polls_in(filter, ring, { 1, BEFORE }), 0, "wakeups, one sample too few");
 	EXPECT_EQ(polls_in(filter, ring, { 0, HITS }), 0, "wakeups for rejected hits");
 	EXPECT_EQ(polls_in(filter, ring, { 1, 1 }), 1, "wakeups for the last sample due");
@@ -204,8 +199,7 @@ TEST("ring.overwrite.rejected", "C1", "rejected hits push nothing out of a ring 
 	Ring ring(event, Ring::Mode::OVERWRITE, 1);
 	uint64_t fit = ring.size() / SAMPLE_BYTES;
 
-	event.must_attach(filter);
-	event.enable();
+	event.enable(filter);
 	hit_times(2 * fit);
 	ring.drain();
 	EXPECT_EQ(ring.samples(), 0, "samples, all rejected");
@@ -255,8 +249,7 @@ TEST("ring.full.rejected", "C1", "rejected hits on a full ring are not lost samp
 	Ring ring(event, Ring::Mode::NORMAL, 1);
 	uint64_t fit = ring.size() / SAMPLE_BYTES;
 
-	event.must_attach(filter);
-	event.enable();
+	event.enable(filter);
 	filter.returns(1);
 	hit_times(fit);
 	filter.returns(0);
@@ -400,8 +393,7 @@ static void check_deferred_callchain(Program program, bool accept)
 	Ring ring(event);
 
 	filter.returns(accept);
-	event.must_attach(filter);
-	event.enable();
+	event.enable(filter);
 	hit_times(HITS);
 	event.disable();
 	ring.drain();

@@ -19,11 +19,9 @@
 #include <vector>
 
 #include "bpf/shared.h"
-#include "harness/test.h"
 #include "lib/clock.h"
-#include "lib/cpus.h"
 #include "lib/program.h"
-#include "lib/ring.h"
+#include "tests/common.h"
 
 #include <shared.skel.h>
 
@@ -195,18 +193,9 @@ public:
 	}
 	Sharing(const Sharing &) = delete;
 
-	const bpf_map *map() const
-	{
-		return map_;
-	}
-	int prog_fd() const
-	{
-		return program_.prog_fd();
-	}
-	const volatile auto *globals() const
-	{
-		return program_.globals();
-	}
+	const bpf_map *map() const { return map_; }
+	int prog_fd() const { return program_.prog_fd(); }
+	const volatile auto *globals() const { return program_.globals(); }
 	/* What the program will find. */
 	void prepare() const
 	{
@@ -280,8 +269,7 @@ static void check_shared(const Shared &shared)
 		Event event(event_of(shared.of_faults));
 		Ring ring(event);
 
-		event.must_attach(program);
-		event.enable();
+		event.enable(program);
 		for (long end = milliseconds_now() + MILLISECONDS;
 		     program.globals()->runs >= counted && hits < ENOUGH &&
 		     milliseconds_now() < end;) {

@@ -8,14 +8,8 @@
 #include <cerrno>
 #include <thread>
 
-#include "harness/test.h"
-#include "lib/child.h"
-#include "lib/cpus.h"
-#include "lib/effects.h"
-#include "lib/filter.h"
 #include "lib/gate.h"
-#include "lib/ring.h"
-#include "lib/signals.h"
+#include "tests/common.h"
 
 static void mask(int how, int sig)
 {
@@ -74,7 +68,7 @@ static void hit_for(int owner_type, pid_t owner, Verdict verdict)
 	Filter filter;
 	Event event(breakpoint(hit));
 
-	event.async(setsig_signal(), owner_type, owner);
+	event.async(SETSIG, owner_type, owner);
 	filter.returns(verdict.returns);
 	if (verdict.attached)
 		event.must_attach(filter);
@@ -91,55 +85,50 @@ static uint64_t delivered(Verdict verdict)
 /* A thread that owns the event, beside the one that hits and must not be sent a thing. */
 static void check_owning_thread(Verdict verdict)
 {
-	const int sig = setsig_signal();
 	Gate ready, done;
 	pid_t tid = 0;
 	uint64_t received = 0;
 
-	block(sig);
+	block(SETSIG);
 	std::thread owner([&] {
 		tid = gettid();
 		ready.open();
 		done.pass();
 		/* To the process, but this thread alone waits for it. */
-		received = events_received(sig);
+		received = events_received(SETSIG);
 	});
 
 	ready.pass();
 	hit_for(F_OWNER_TID, tid, verdict);
-	EXPECT_FALSE(is_pending(sig), "a signal for another thread");
+	EXPECT_FALSE(is_pending(SETSIG), "a signal for another thread");
 	done.open();
 	/* What is sent to a thread it takes ahead of what is sent to the process. */
-	end_events(sig, getpid());
+	end_events(SETSIG, getpid());
 	owner.join();
 	EXPECT_EQ(received, delivered(verdict), "signals to the thread");
 }
 
 static void check_owning_process(Verdict verdict)
 {
-	const int sig = setsig_signal();
-
-	block(sig);
-	Child owner([=] { return events_received(sig); });
+	block(SETSIG);
+	Child owner([=] { return events_received(SETSIG); });
 
 	hit_for(F_OWNER_PID, owner.pid(), verdict);
-	EXPECT_FALSE(is_pending(sig), "a signal for another process");
-	end_events(sig, owner.pid());
+	EXPECT_FALSE(is_pending(SETSIG), "a signal for another process");
+	end_events(SETSIG, owner.pid());
 	EXPECT_EQ(WEXITSTATUS(owner.wait()), delivered(verdict), "signals to the process");
 }
 
 /* The group has this process, which the harness has made its leader, and its child. */
 static void check_owning_group(Verdict verdict)
 {
-	const int sig = setsig_signal();
-
-	block(sig);
-	Child other([=] { return events_received(sig); });
+	block(SETSIG);
+	Child other([=] { return events_received(SETSIG); });
 
 	hit_for(F_OWNER_PGRP, getpgrp(), verdict);
 	for (pid_t pid : { getpid(), other.pid() })
-		end_events(sig, pid);
-	EXPECT_EQ(events_received(sig), delivered(verdict), "signals to the leader");
+		end_events(SETSIG, pid);
+	EXPECT_EQ(events_received(SETSIG), delivered(verdict), "signals to the leader");
 	EXPECT_EQ(WEXITSTATUS(other.wait()), delivered(verdict), "signals to its child");
 }
 
@@ -160,22 +149,21 @@ static const struct {
 /* Rejected hits come before, between and after the accepted ones, and change nothing for them. */
 static void check_limit(uint64_t limit, uint64_t rejected)
 {
-	const int sig = setsig_signal();
 	Filter filter;
-	Signals signals({ sig });
+	Signals signals({ SETSIG });
 	Event event(breakpoint(hit));
 	Ring ring(event);
 
-	event.async(sig, gettid());
+	event.async(SETSIG, gettid());
 	event.must_attach(filter);
 	event.must_refresh(limit);
 	for (uint64_t i = 0; i < limit; i++) {
 		filter.returns(0);
 		hit_times(rejected);
-		EXPECT_EQ(Signals::count(sig, POLL_HUP), 0, "POLL_HUP before the limit");
+		EXPECT_EQ(Signals::count(SETSIG, POLL_HUP), 0, "POLL_HUP before the limit");
 		filter.returns(1);
 		hit(i);
-		EXPECT_EQ(Signals::count(sig), i + 1, "signals up to this accepted hit");
+		EXPECT_EQ(Signals::count(SETSIG), i + 1, "signals up to this accepted hit");
 	}
 	filter.returns(0);
 	hit_times(rejected);
@@ -188,8 +176,8 @@ static void check_limit(uint64_t limit, uint64_t rejected)
 	EXPECT_EQ(event.count(), hits, "hits counted until the limit");
 	EXPECT_EQ(filter.runs(), hits, "runs of the program");
 	EXPECT_EQ(ring.samples(), limit, "samples");
-	EXPECT_EQ(Signals::count(sig, POLL_IN), limit - 1, "POLL_IN");
-	EXPECT_EQ(Signals::count(sig, POLL_HUP), 1, "POLL_HUP");
+	EXPECT_EQ(Signals::count(SETSIG, POLL_IN), limit - 1, "POLL_IN");
+	EXPECT_EQ(Signals::count(SETSIG, POLL_HUP), 1, "POLL_HUP");
 }
 
 static const bool added = [] {
@@ -218,12 +206,11 @@ static const bool added = [] {
 TEST("signals.limit.added", "C1", "REFRESH adds to what rejected hits have left of a limit")
 {
 	constexpr uint64_t FIRST = 2, MORE = 3;
-	const int sig = setsig_signal();
 	Filter filter;
-	Signals signals({ sig });
+	Signals signals({ SETSIG });
 	Event event(breakpoint(hit));
 
-	event.async(sig, gettid());
+	event.async(SETSIG, gettid());
 	event.must_attach(filter);
 	event.must_refresh(FIRST);
 	hit_times(HITS);
@@ -232,34 +219,32 @@ TEST("signals.limit.added", "C1", "REFRESH adds to what rejected hits have left 
 	filter.returns(1);
 	hit_times(HITS);
 	EXPECT_EQ(event.count(), 2 * HITS + FIRST + MORE, "hits counted until the limit");
-	EXPECT_EQ(Signals::count(sig, POLL_IN), FIRST + MORE - 1, "POLL_IN");
-	EXPECT_EQ(Signals::count(sig, POLL_HUP), 1, "POLL_HUP");
+	EXPECT_EQ(Signals::count(SETSIG, POLL_IN), FIRST + MORE - 1, "POLL_IN");
+	EXPECT_EQ(Signals::count(SETSIG, POLL_HUP), 1, "POLL_HUP");
 }
 
 TEST("signals.siginfo", "C2", "F_SETSIG says which descriptor was hit, POLL_IN or POLL_HUP")
 {
-	const int sig = setsig_signal();
-
 	for (bool attached : { false, true }) {
 		Filter filter;
-		Signals signals({ sig });
+		Signals signals({ SETSIG });
 		Event event(breakpoint(hit));
 
-		event.async(sig, gettid());
+		event.async(SETSIG, gettid());
 		filter.returns(1);
 		if (attached)
 			event.must_attach(filter);
 		event.must_refresh(2);
 
 		hit(0);
-		siginfo_t in = Signals::last(sig);
+		siginfo_t in = Signals::last(SETSIG);
 
 		EXPECT_EQ(in.si_fd, event.fd(), "si_fd of a hit");
 		EXPECT_EQ(in.si_code, POLL_IN, "si_code of a hit");
 		EXPECT_EQ(in.si_band, POLLIN | POLLRDNORM, "si_band of a hit");
 
 		hit(1);
-		siginfo_t hup = Signals::last(sig);
+		siginfo_t hup = Signals::last(SETSIG);
 
 		EXPECT_EQ(hup.si_fd, event.fd(), "si_fd at the limit");
 		EXPECT_EQ(hup.si_code, POLL_HUP, "si_code at the limit");
@@ -269,9 +254,8 @@ TEST("signals.siginfo", "C2", "F_SETSIG says which descriptor was hit, POLL_IN o
 
 TEST("signals.two_events", "C1", "of two events on one signal the rejecting one never shows up")
 {
-	const int sig = setsig_signal();
 	Filter rejecting, accepting;
-	Signals signals({ sig });
+	Signals signals({ SETSIG });
 	Event quiet(breakpoint(hit)), loud(breakpoint(hit_other));
 	uint64_t from_loud = 0;
 
@@ -279,16 +263,16 @@ TEST("signals.two_events", "C1", "of two events on one signal the rejecting one 
 	quiet.must_attach(rejecting);
 	loud.must_attach(accepting);
 	for (Event *event : { &quiet, &loud }) {
-		event->async(sig, gettid());
+		event->async(SETSIG, gettid());
 		event->enable();
 	}
 	for (uint64_t i = 0; i < HITS; i++) {
 		hit(i);
 		hit_other(i);
-		from_loud += Signals::last(sig).si_fd == loud.fd();
+		from_loud += Signals::last(SETSIG).si_fd == loud.fd();
 	}
 	EXPECT_EQ(from_loud, HITS, "signals of the accepting one");
-	EXPECT_EQ(Signals::count(sig), HITS, "signals in all");
+	EXPECT_EQ(Signals::count(SETSIG), HITS, "signals in all");
 }
 
 /*
@@ -300,7 +284,6 @@ TEST("signals.behind_lazy_work", "C6", "work that may wait for a tick does not h
 {
 	static constexpr char kmsg[] = "/dev/kmsg", line[] = "perf_bpf_filter: to be read\n";
 	constexpr uint64_t TRIES = 10;
-	const int sig = setsig_signal();
 	Fd messages(open(kmsg, O_WRONLY | O_CLOEXEC));
 	Child reader([] {
 		Fd to_come(open(kmsg, O_RDONLY | O_CLOEXEC));
@@ -313,23 +296,22 @@ TEST("signals.behind_lazy_work", "C6", "work that may wait for a tick does not h
 		return 1;
 	});
 	Filter filter;
-	Signals signals({ sig });
+	Signals signals({ SETSIG });
 	Event event(breakpoint(hit));
 
 	if (!messages.valid())
 		unavailable("no /dev/kmsg");
 	run_on(usable_cpus().front());
-	event.async(sig, gettid());
+	event.async(SETSIG, gettid());
 	filter.returns(1);
-	event.must_attach(filter);
-	event.enable();
+	event.enable(filter);
 	for (uint64_t i = 0; i < TRIES; i++) {
 		usleep(20'000); /* for ticks, and for the reader to sleep */
 		if (write(messages.get(), line, sizeof(line) - 1) < 0)
 			unavailable("no lines to /dev/kmsg");
 		hit_times(HITS);
 	}
-	EXPECT_EQ(Signals::count(sig), TRIES * HITS, "signals");
+	EXPECT_EQ(Signals::count(SETSIG), TRIES * HITS, "signals");
 }
 
 /*
@@ -339,24 +321,22 @@ TEST("signals.behind_lazy_work", "C6", "work that may wait for a tick does not h
 TEST("signals.realtime", "C6", "a task with a real-time priority has the signal of each hit")
 {
 	const sched_param higher = { .sched_priority = 2 };
-	const int sig = setsig_signal();
 	Filter filter;
-	Signals signals({ sig });
+	Signals signals({ SETSIG });
 	Event event(breakpoint(hit));
 
 	run_on(usable_cpus().front());
 	if (sched_setscheduler(0, SCHED_FIFO, &higher))
 		unavailable("no permission for SCHED_FIFO");
-	event.async(sig, gettid());
+	event.async(SETSIG, gettid());
 	filter.returns(1);
-	event.must_attach(filter);
-	event.enable();
-	for (uint64_t hits = 0; hits < HITS && Signals::count(sig) == hits; hits++) {
+	event.enable(filter);
+	for (uint64_t hits = 0; hits < HITS && Signals::count(SETSIG) == hits; hits++) {
 		hit(hits);
-		for (int i = 0; i < 1000 && Signals::count(sig) == hits; i++)
+		for (int i = 0; i < 1000 && Signals::count(SETSIG) == hits; i++)
 			usleep(1000);
 	}
-	EXPECT_EQ(Signals::count(sig), HITS, "signals");
+	EXPECT_EQ(Signals::count(SETSIG), HITS, "signals");
 }
 
 static constexpr uint64_t SIG_DATA = 0x123456789abcdef0;
@@ -411,15 +391,13 @@ TEST("signals.sigtrap.blocked.rejected", "C1", "rejected hits leave no SIGTRAP p
 	Signals signals({ SIGTRAP });
 	Event event(trapping(breakpoint(hit)));
 
-	event.must_attach(filter);
-	event.enable();
+	event.enable(filter);
 	block(SIGTRAP);
 	hit_times(HITS);
 	EXPECT_FALSE(is_pending(SIGTRAP), "SIGTRAP pending");
 	unblock(SIGTRAP);
 	EXPECT_EQ(Signals::count(SIGTRAP), 0, "SIGTRAP");
-	EXPECT_EQ(event.count(), HITS, "hits counted");
-	EXPECT_EQ(filter.runs(), HITS, "runs of the program");
+	expect_hits(event, filter, HITS);
 }
 
 TEST("signals.sigtrap.blocked.accepted", "C2", "a blocked SIGTRAP comes once, when it may")
@@ -453,8 +431,7 @@ TEST("signals.sigtrap.by_register", "C1", "SIGTRAP comes for the wanted argument
 	uint64_t wrong = 0;
 
 	filter.returns_if(1, FILTER_ARGUMENT, WANTED);
-	event.must_attach(filter);
-	event.enable();
+	event.enable(filter);
 	for (uint64_t i = 0; i < HITS; i++) {
 		uint64_t before = Signals::count(SIGTRAP);
 
@@ -476,8 +453,7 @@ TEST("signals.sigtrap.unhandled", "C1", "with no handler the first accepted hit 
 			Event event(trapping(breakpoint(hit)));
 
 			filter.returns(verdict);
-			event.must_attach(filter);
-			event.enable();
+			event.enable(filter);
 			hit_times(HITS);
 			return 0;
 		});

@@ -13,7 +13,6 @@
 #include <ctime>
 #include <deque>
 
-#include "harness/test.h"
 #include "lib/cpus.h"
 #include "lib/ring.h"
 #include "uses/uses.h"
@@ -50,22 +49,16 @@ static perf_event_attr cpu_clock()
 /* User space, which is never to be woken as long as this lives. */
 class Undisturbed {
 public:
-	~Undisturbed()
-	{
-		EXPECT_EQ(Signals::count(setsig_signal()), 0, "signals that woke the profiler");
-	}
+	~Undisturbed() { EXPECT_EQ(Signals::count(SETSIG), 0, "signals that woke the profiler"); }
 
 private:
-	Signals signals_{ setsig_signal() };
+	Signals signals_{ SETSIG };
 };
 
 class Profiler {
 public:
 	/* What it has found so far. */
-	const volatile auto *found() const
-	{
-		return uses_.globals();
-	}
+	const volatile auto *found() const { return uses_.globals(); }
 
 	/* Of the calling thread, or of all that runs on @cpu. Whatever is delivered is seen. */
 	Profiler(const Range &range, const perf_event_attr &attr, int cpu = -1)
@@ -75,7 +68,7 @@ public:
 		uses_.globals()->profile_from = reinterpret_cast<uintptr_t>(range.from);
 		uses_.globals()->profile_to = reinterpret_cast<uintptr_t>(range.to);
 		event_.must_attach(uses_);
-		event_.async(setsig_signal(), gettid());
+		event_.async(SETSIG, gettid());
 	}
 	~Profiler()
 	{
@@ -87,14 +80,8 @@ public:
 	}
 	Profiler(const Profiler &) = delete;
 
-	void start()
-	{
-		event_.enable();
-	}
-	void stop()
-	{
-		event_.disable();
-	}
+	void start() { event_.enable(); }
+	void stop() { event_.disable(); }
 
 private:
 	/* The sum over the addresses of the map, less 1 for each that is not in the range. */

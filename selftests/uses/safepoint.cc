@@ -15,7 +15,6 @@
 #include <thread>
 #include <vector>
 
-#include "harness/test.h"
 #include "uses/uses.h"
 
 static constexpr int THREADS = 4;

@@ -21,7 +21,6 @@
 #include <random>
 #include <vector>
 
-#include "harness/test.h"
 #include "lib/child.h"
 #include "lib/cpus.h"
 #include "uses/uses.h"

@@ -16,7 +16,6 @@
 #include <thread>
 #include <vector>
 
-#include "harness/test.h"
 #include "uses/uses.h"
 
 static constexpr uint64_t THREADS = 4, BUDGET = 100, WINDOWS = 5;
@@ -36,10 +35,7 @@ public:
 		base_ = static_cast<volatile char *>(map);
 		madvise(map, size_, MADV_NOHUGEPAGE); /* EINVAL: there are none */
 	}
-	~Cache()
-	{
-		munmap(const_cast<char *>(base_), size_);
-	}
+	~Cache() { munmap(const_cast<char *>(base_), size_); }
 	Cache(const Cache &) = delete;
 
 	void touch(uint64_t thread, uint64_t page)
@@ -48,14 +44,8 @@ public:
 			fail("a thread was not throttled");
 		base_[(thread * PAGES + page) * page_] = 1;
 	}
-	uint64_t begin() const
-	{
-		return reinterpret_cast<uintptr_t>(base_);
-	}
-	uint64_t end() const
-	{
-		return begin() + size_;
-	}
+	uint64_t begin() const { return reinterpret_cast<uintptr_t>(base_); }
+	uint64_t end() const { return begin() + size_; }
 
 private:
 	static constexpr uint64_t PAGES = WINDOWS * (BUDGET + 1);
@@ -91,8 +81,7 @@ TEST("uses.throttle", "C1", "threads stop each at its first event beyond the sha
 	globals->throttle_from = cache.begin();
 	globals->throttle_to = cache.end();
 	globals->throttle_budget = BUDGET;
-	event.must_attach(uses);
-	event.enable();
+	event.enable(uses);
 
 	/* Who is throttled waits here; when all are, a new window begins. */
 	std::barrier window_ends(THREADS, [&]() noexcept {

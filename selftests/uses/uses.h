@@ -3,6 +3,7 @@
 #ifndef USES_H
 #define USES_H
 
+#include "harness/test.h"
 #include "lib/program.h"
 
 #include <uses.skel.h>

@@ -14,7 +14,6 @@
 #include <thread>
 #include <vector>
 
-#include "harness/test.h"
 #include "uses/uses.h"
 
 static constexpr uint64_t THREADS = 16, WRITES = 40, FORBIDDEN = 0xdead;
@@ -58,8 +57,7 @@ template <typename Body> static void watched(Uses &uses, uint64_t writes, uint64
 	Report sum = {};
 
 	uses.globals()->watch_forbidden = FORBIDDEN;
-	event.must_attach(uses);
-	event.enable();
+	event.enable(uses);
 	for (uint64_t i = 0; i < THREADS; i++)
 		threads.emplace_back([&, i] {
 			start.arrive_and_wait();

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What nearly every test needs. */
+#ifndef TESTS_COMMON_H
+#define TESTS_COMMON_H
+
+#include "harness/test.h"
+#include "lib/child.h"
+#include "lib/cpus.h"
+#include "lib/effects.h"
+#include "lib/fail.h"
+#include "lib/filter.h"
+#include "lib/ring.h"
+#include "lib/signals.h"
+
+/* The event has counted @hits, and the program has run for each. */
+inline void expect_hits(const Event &event, const Filter &filter, uint64_t hits,
+			std::source_location at = std::source_location::current())
+{
+	expect(std::equal_to(), "", event.count(), hits, "hits counted", at.file_name(), at.line());
+	expect(std::equal_to(), "", filter.runs(), hits, "runs of the program", at.file_name(),
+	       at.line());
+}
+
+/* Of the hits so many have left a sample and sent SETSIG; drain() comes before. */
+inline void expect_delivered(const Ring &ring, uint64_t hits,
+			     std::source_location at = std::source_location::current())
+{
+	expect(std::equal_to(), "", ring.samples(), hits, "samples", at.file_name(), at.line());
+	expect(std::equal_to(), "", Signals::count(SETSIG), hits, "signals", at.file_name(),
+	       at.line());
+}
+
+#endif
