@@ -527,57 +527,38 @@ static constexpr auto protection = x86_alone, ptrace_int3 = x86_alone,
 		      gdb_software = x86_alone, gdb_hardware = x86_alone;
 #endif
 
-static constexpr struct Way {
+/* DECIDES: a program does, in the kernel, and what it rejects is suppressed. SLOW: 100 arrivals do. */
+enum : uint32_t { DECIDES = 1, NO_STOP = 2, SLOW = 4 };
+
+namespace {
+struct Way {
 	const char *id, *title;
 	void (*measure)(int);
-	bool program = false; /* decides in the kernel, and what it rejects is suppressed */
-	bool stops = true;
-	uint64_t arrivals = 1000; /* of which it is to stop at one of the last */
-} ways[] = {
-	{ .id = "bare", .title = "bare call", .measure = bare, .stops = false },
-	{ .id = "counting",
-	  .title = "counting breakpoint (the floor)",
-	  .measure = counting,
-	  .stops = false },
-	{ .id = "sampling", .title = "sampling, nobody told", .measure = sampling, .stops = false },
-	{ .id = "program.async",
-	  .title = "program, O_ASYNC",
-	  .measure = program_async,
-	  .program = true },
-	{ .id = "program.sigtrap",
-	  .title = "program, sigtrap",
-	  .measure = program_sigtrap,
-	  .program = true },
-	{ .id = "program.ring",
-	  .title = "program, ring",
-	  .measure = program_ring,
-	  .program = true },
-	{ .id = "program.rr",
-	  .title = "program, as rr sets it up",
-	  .measure = program_rr,
-	  .program = true },
-	{ .id = "program.data",
-	  .title = "program, watchpoint",
-	  .measure = program_data,
-	  .program = true },
-	{ .id = "handler.sigtrap",
-	  .title = "sigtrap, handler decides",
-	  .measure = handler_sigtrap },
-	{ .id = "handler.sigio", .title = "SIGIO, handler decides", .measure = handler_sigio },
-	{ .id = "uprobe", .title = "uprobe, BPF decides", .measure = uprobe },
-	{ .id = "mprotect", .title = "mprotect, handler decides", .measure = protection },
-	{ .id = "ptrace.register",
-	  .title = "ptrace, debug register",
-	  .measure = ptrace_debug_register },
-	{ .id = "ptrace.int3", .title = "ptrace, INT3", .measure = ptrace_int3 },
-	{ .id = "gdb.hardware",
-	  .title = "gdb, hbreak ... if",
-	  .measure = gdb_hardware,
-	  .arrivals = 100 },
-	{ .id = "gdb.software",
-	  .title = "gdb, break ... if",
-	  .measure = gdb_software,
-	  .arrivals = 100 },
+	uint32_t flags = 0;
+
+	bool stops() const { return !(flags & NO_STOP); }
+	/* Of which it is to stop at one of the last. */
+	uint64_t arrivals() const { return flags & SLOW ? 100 : 1000; }
+};
+} // namespace
+
+static constexpr Way ways[] = {
+	{ "bare", "bare call", bare, NO_STOP },
+	{ "counting", "counting breakpoint (the floor)", counting, NO_STOP },
+	{ "sampling", "sampling, nobody told", sampling, NO_STOP },
+	{ "program.async", "program, O_ASYNC", program_async, DECIDES },
+	{ "program.sigtrap", "program, sigtrap", program_sigtrap, DECIDES },
+	{ "program.ring", "program, ring", program_ring, DECIDES },
+	{ "program.rr", "program, as rr sets it up", program_rr, DECIDES },
+	{ "program.data", "program, watchpoint", program_data, DECIDES },
+	{ "handler.sigtrap", "sigtrap, handler decides", handler_sigtrap },
+	{ "handler.sigio", "SIGIO, handler decides", handler_sigio },
+	{ "uprobe", "uprobe, BPF decides", uprobe },
+	{ "mprotect", "mprotect, handler decides", protection },
+	{ "ptrace.register", "ptrace, debug register", ptrace_debug_register },
+	{ "ptrace.int3", "ptrace, INT3", ptrace_int3 },
+	{ "gdb.hardware", "gdb, hbreak ... if", gdb_hardware, SLOW },
+	{ "gdb.software", "gdb, break ... if", gdb_software, SLOW },
 };
 
 bool suppresses()
@@ -591,10 +572,10 @@ static std::string try_way(const Way &way, uint64_t arrivals, uint64_t wanted)
 	measuring = way.id;
 	if (!run_in_child(arrivals, wanted, way.measure))
 		return run->why;
-	if (way.program && run->stops == arrivals && !suppresses())
+	if (way.flags & DECIDES && run->stops == arrivals && !suppresses())
 		return "it stops at each: the kernel does not suppress";
-	expect("stops", run->stops, way.stops);
-	if (way.stops)
+	expect("stops", run->stops, way.stops());
+	if (way.stops())
 		expect("as the arrival at which it stopped", run->stopped_at, wanted);
 	return "";
 }
@@ -607,13 +588,13 @@ Table stops(int rounds)
 	std::vector<double> ticks[std::size(ways)];
 
 	for (const Way &way : ways)
-		table.rows.push_back({ way.id, way.title, way.program });
+		table.rows.push_back({ way.id, way.title, bool(way.flags & DECIDES) });
 	for (int round = 0; round < rounds; round++)
 		for (size_t i = 0; i < std::size(ways); i++) {
 			std::string &why = table.rows[i].why;
 
 			if (why.empty())
-				why = try_way(ways[i], ways[i].arrivals, ways[i].arrivals - 10);
+				why = try_way(ways[i], ways[i].arrivals(), ways[i].arrivals() - 10);
 			if (why.empty())
 				ticks[i].push_back(ticks_of_one());
 		}

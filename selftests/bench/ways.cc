@@ -12,57 +12,42 @@
 #include "lib/program.h"
 #include "lib/ring.h"
 
-enum class Breakpoint { NONE, COUNTS, SAMPLES };
-enum class Says { NO_PROGRAM, REJECTS, REJECTS_BY_REGISTERS, ACCEPTS };
-
-struct Way {
-	const char *id, *title;
-	Breakpoint breakpoint = Breakpoint::SAMPLES;
-	Says says = Says::NO_PROGRAM;
-	bool ring = false; /* mapped; nobody sleeps in poll(2) */
-	bool async = false; /* O_ASYNC and F_SETSIG, to the thread that hits */
-	bool sigtrap = false; /* attr.sigtrap: to itself */
+/* What there is; without COUNTING or NO_EVENT a breakpoint that samples. */
+enum : uint32_t {
+	NO_EVENT = 1,
+	COUNTING = 2,
+	RING = 4, /* mapped; nobody sleeps in poll(2) */
+	ASYNC = 8, /* O_ASYNC and F_SETSIG, to the thread that hits */
+	TRAPS = 16, /* attr.sigtrap: to itself */
+	REJECTS = 32, /* says the program; without this and ACCEPTS there is none */
+	BY_REGISTERS = 64,
+	ACCEPTS = 128,
 };
 
+namespace {
+struct Way {
+	const char *id, *title;
+	uint32_t has = 0;
+};
+} // namespace
+
 static constexpr Way ways[] = {
-	{ .id = "bare", .title = "bare call", .breakpoint = Breakpoint::NONE },
-	{ .id = "counting",
-	  .title = "counting breakpoint (the floor)",
-	  .breakpoint = Breakpoint::COUNTS },
-	{ .id = "sampling", .title = "sampling, no ring" },
-	{ .id = "sampling.ring", .title = "sampling, ring", .ring = true },
-	{ .id = "async", .title = "O_ASYNC, no program", .async = true },
-	{ .id = "sigtrap", .title = "sigtrap, no program", .sigtrap = true },
-	{ .id = "rejects", .title = "program rejects", .says = Says::REJECTS },
-	{ .id = "rejects.ring",
-	  .title = "program rejects, ring",
-	  .says = Says::REJECTS,
-	  .ring = true },
-	{ .id = "rejects.async",
-	  .title = "program rejects, O_ASYNC",
-	  .says = Says::REJECTS,
-	  .async = true },
-	{ .id = "rejects.sigtrap",
-	  .title = "program rejects, sigtrap",
-	  .says = Says::REJECTS,
-	  .sigtrap = true },
-	{ .id = "rejects.registers",
-	  .title = "program rejects by 16 registers, O_ASYNC",
-	  .says = Says::REJECTS_BY_REGISTERS,
-	  .async = true },
-	{ .id = "accepts", .title = "program accepts", .says = Says::ACCEPTS },
-	{ .id = "accepts.ring",
-	  .title = "program accepts, ring",
-	  .says = Says::ACCEPTS,
-	  .ring = true },
-	{ .id = "accepts.async",
-	  .title = "program accepts, O_ASYNC",
-	  .says = Says::ACCEPTS,
-	  .async = true },
-	{ .id = "accepts.sigtrap",
-	  .title = "program accepts, sigtrap",
-	  .says = Says::ACCEPTS,
-	  .sigtrap = true },
+	{ "bare", "bare call", NO_EVENT },
+	{ "counting", "counting breakpoint (the floor)", COUNTING },
+	{ "sampling", "sampling, no ring" },
+	{ "sampling.ring", "sampling, ring", RING },
+	{ "async", "O_ASYNC, no program", ASYNC },
+	{ "sigtrap", "sigtrap, no program", TRAPS },
+	{ "rejects", "program rejects", REJECTS },
+	{ "rejects.ring", "program rejects, ring", REJECTS | RING },
+	{ "rejects.async", "program rejects, O_ASYNC", REJECTS | ASYNC },
+	{ "rejects.sigtrap", "program rejects, sigtrap", REJECTS | TRAPS },
+	{ "rejects.registers", "program rejects by 16 registers, O_ASYNC",
+	  REJECTS | BY_REGISTERS | ASYNC },
+	{ "accepts", "program accepts", ACCEPTS },
+	{ "accepts.ring", "program accepts, ring", ACCEPTS | RING },
+	{ "accepts.async", "program accepts, O_ASYNC", ACCEPTS | ASYNC },
+	{ "accepts.sigtrap", "program accepts, sigtrap", ACCEPTS | TRAPS },
 };
 
 static constexpr int WARM_UP = 100, ROUNDS = 1000;
@@ -70,34 +55,33 @@ static std::array<uint64_t, ROUNDS> taken;
 
 static Row measure(const Way &way)
 {
-	Row row = { way.id, way.title, way.says != Says::NO_PROGRAM };
-	const bool counts = way.breakpoint == Breakpoint::COUNTS;
-	const bool accepted = way.says == Says::NO_PROGRAM || way.says == Says::ACCEPTS;
+	const uint32_t has = way.has;
+	const bool accepted = !(has & REJECTS);
+	Row row = { way.id, way.title, bool(has & (REJECTS | ACCEPTS)) };
 	std::optional<Event> event;
 	std::optional<Ring> ring;
 	std::optional<Bench> program;
 	Signals signals({ SETSIG, SIGTRAP });
 
 	measuring = way.id;
-	if (way.sigtrap && !has_sigtrap()) {
+	if (has & TRAPS && !has_sigtrap()) {
 		row.why = "the kernel has no attr.sigtrap";
 		return row;
 	}
-	if (way.breakpoint != Breakpoint::NONE) {
+	if (!(has & NO_EVENT)) {
 		perf_event_attr attr = breakpoint(hit);
 
-		if (counts)
+		if (has & COUNTING)
 			attr.sample_period = attr.wakeup_events = attr.sample_type = 0;
-		event.emplace(with_sigtrap(attr, way.sigtrap));
+		event.emplace(with_sigtrap(attr, has & TRAPS));
 	}
-	if (way.ring)
+	if (has & RING)
 		ring.emplace(*event);
-	if (way.async)
+	if (has & ASYNC)
 		event->async(SETSIG, gettid());
-	if (way.says != Says::NO_PROGRAM) {
-		program.emplace(way.says == Says::REJECTS_BY_REGISTERS ? "compares_registers"
-								       : "answers");
-		program->globals()->verdict = way.says == Says::ACCEPTS;
+	if (row.program) {
+		program.emplace(has & BY_REGISTERS ? "compares_registers" : "answers");
+		program->globals()->verdict = bool(has & ACCEPTS);
 		event->must_attach(*program);
 	}
 	if (event)
@@ -127,8 +111,8 @@ static Row measure(const Way &way)
 	if (accepted) {
 		const uint64_t all = 2 * WARM_UP + ROUNDS;
 
-		expect("signals", Signals::count(SETSIG), way.async ? all : 0);
-		expect("SIGTRAPs", Signals::count(SIGTRAP), way.sigtrap ? all : 0);
+		expect("signals", Signals::count(SETSIG), has & ASYNC ? all : 0);
+		expect("SIGTRAPs", Signals::count(SIGTRAP), has & TRAPS ? all : 0);
 	}
 	if (ring) {
 		ring->drain();

@@ -95,129 +95,89 @@ static long receive_one(Worker &w)
 }
 
 static const Kind kinds_here[] = {
-	{ .name = "open breakpoint",
-	  .weight = 60,
-	  .call = [](Worker &w) { return open_one(w, true); } },
-	{ .name = "open other",
-	  .weight = 30,
-	  .call = [](Worker &w) { return open_one(w, false); } },
-	{ .name = "open rubbish",
-	  .weight = 2,
-	  .call =
-		  [](Worker &w) {
-			  perf_event_attr attr;
-			  auto *bytes = reinterpret_cast<unsigned char *>(&attr);
+	{ "open breakpoint", 60, [](Worker &w) { return open_one(w, true); } },
+	{ "open other", 30, [](Worker &w) { return open_one(w, false); } },
+	{ "open rubbish", 2,
+	  [](Worker &w) {
+		  perf_event_attr attr;
+		  auto *bytes = reinterpret_cast<unsigned char *>(&attr);
 
-			  for (size_t i = 0; i < sizeof(attr); i++)
-				  bytes[i] = w.random.one_in(4) ? w.random.next() : 0;
-			  /* Not with what would be a clock, see clock_period(). */
-			  attr.type |= 8;
-			  return outcome(
-				  syscall(SYS_perf_event_open, &attr, w.target(), -1, -1, 0));
-		  },
-	  .never = "the attributes are random bytes" },
-	{ .name = "close event",
-	  .weight = 25,
-	  .call =
-		  [](Worker &w) {
-			  int fd = w.events().take(w.random);
+		  for (size_t i = 0; i < sizeof(attr); i++)
+			  bytes[i] = w.random.one_in(4) ? w.random.next() : 0;
+		  /* Not with what would be a clock, see clock_period(). */
+		  attr.type |= 8;
+		  return outcome(syscall(SYS_perf_event_open, &attr, w.target(), -1, -1, 0));
+	  },
+	  NEVER }, /* the attributes are random bytes */
+	{ "close event", 25,
+	  [](Worker &w) {
+		  int fd = w.events().take(w.random);
 
-			  return fd < 0 ? NOTHING : outcome(close(fd));
-		  } },
-	{ .name = "dup event",
-	  .weight = 8,
-	  .call =
-		  [](Worker &w) {
-			  Pool &pool = w.events();
-			  long fd = outcome(dup(pool.any(w.random)));
+		  return fd < 0 ? NOTHING : outcome(close(fd));
+	  } },
+	{ "dup event", 8,
+	  [](Worker &w) {
+		  Pool &pool = w.events();
+		  long fd = outcome(dup(pool.any(w.random)));
 
-			  if (fd >= 0)
-				  pool.put(w.random, fd);
-			  return fd;
-		  } },
-	{ .name = "send event", .weight = 6, .call = send_one },
-	{ .name = "receive event", .weight = 8, .call = receive_one },
-	{ .name = "enable",
-	  .weight = 20,
-	  .call = [](Worker &w) { return plain_ioctl(w, PERF_EVENT_IOC_ENABLE); } },
-	{ .name = "disable",
-	  .weight = 10,
-	  .call = [](Worker &w) { return plain_ioctl(w, PERF_EVENT_IOC_DISABLE); } },
-	{ .name = "refresh",
-	  .weight = 20,
-	  .call =
-		  [](Worker &w) {
-			  return outcome(
-				  ioctl(w.event(), PERF_EVENT_IOC_REFRESH,
-					w.random.one_in(6) ? w.odd_number() : w.random.below(4)));
-		  } },
-	{ .name = "reset",
-	  .weight = 4,
-	  .call = [](Worker &w) { return plain_ioctl(w, PERF_EVENT_IOC_RESET); } },
-	{ .name = "period",
-	  .weight = 12,
-	  .call =
-		  [](Worker &w) {
-			  bool breakpoint = w.random.below(3);
-			  uint64_t period = breakpoint ? w.odd_number() : clock_period(w.random);
+		  if (fd >= 0)
+			  pool.put(w.random, fd);
+		  return fd;
+	  } },
+	{ "send event", 6, send_one },
+	{ "receive event", 8, receive_one },
+	{ "enable", 20, [](Worker &w) { return plain_ioctl(w, PERF_EVENT_IOC_ENABLE); } },
+	{ "disable", 10, [](Worker &w) { return plain_ioctl(w, PERF_EVENT_IOC_DISABLE); } },
+	{ "refresh", 20,
+	  [](Worker &w) {
+		  return outcome(ioctl(w.event(), PERF_EVENT_IOC_REFRESH,
+				       w.random.one_in(6) ? w.odd_number() : w.random.below(4)));
+	  } },
+	{ "reset", 4, [](Worker &w) { return plain_ioctl(w, PERF_EVENT_IOC_RESET); } },
+	{ "period", 12,
+	  [](Worker &w) {
+		  bool breakpoint = w.random.below(3);
+		  uint64_t period = breakpoint ? w.odd_number() : clock_period(w.random);
 
-			  if (breakpoint && w.random.one_in(2))
-				  period = 1 + w.random.below(3);
-			  return outcome(ioctl((breakpoint ? breakpoints : others).any(w.random),
-					       PERF_EVENT_IOC_PERIOD,
-					       w.random.one_in(30) ? nullptr : &period));
-		  } },
-	{ .name = "set output",
-	  .weight = 12,
-	  .call =
-		  [](Worker &w) {
-			  return outcome(ioctl(w.event(), PERF_EVENT_IOC_SET_OUTPUT,
-					       w.random.one_in(3) ? -1l : w.event()));
-		  } },
-	{ .name = "set filter",
-	  .weight = 4,
-	  .call =
-		  [](Worker &w) {
-			  static const char *const filters[] = { "common_pid != 0",
-								 "common_pid == 0",
-								 "0",
-								 "start 0/4",
-								 "((((",
-								 "",
-								 "nr == 110" };
+		  if (breakpoint && w.random.one_in(2))
+			  period = 1 + w.random.below(3);
+		  return outcome(ioctl((breakpoint ? breakpoints : others).any(w.random),
+				       PERF_EVENT_IOC_PERIOD,
+				       w.random.one_in(30) ? nullptr : &period));
+	  } },
+	{ "set output", 12,
+	  [](Worker &w) {
+		  return outcome(ioctl(w.event(), PERF_EVENT_IOC_SET_OUTPUT,
+				       w.random.one_in(3) ? -1l : w.event()));
+	  } },
+	{ "set filter", 4,
+	  [](Worker &w) {
+		  static const char *const filters[] = {
+			  "common_pid != 0", "common_pid == 0", "0", "start 0/4", "((((", "",
+			  "nr == 110"
+		  };
 
-			  return outcome(
-				  ioctl(w.random.one_in(20) ? w.event() : others.any(w.random),
-					PERF_EVENT_IOC_SET_FILTER, w.random.of(filters)));
-		  } },
-	{ .name = "pause output",
-	  .weight = 6,
-	  .call = [](Worker &w) { return plain_ioctl(w, PERF_EVENT_IOC_PAUSE_OUTPUT); } },
-	{ .name = "query bpf",
-	  .weight = 3,
-	  .call =
-		  [](Worker &w) {
-			  uint32_t query[2 + 8] = { uint32_t(w.random.below(9)) };
+		  return outcome(ioctl(w.random.one_in(20) ? w.event() : others.any(w.random),
+				       PERF_EVENT_IOC_SET_FILTER, w.random.of(filters)));
+	  } },
+	{ "pause output", 6,
+	  [](Worker &w) { return plain_ioctl(w, PERF_EVENT_IOC_PAUSE_OUTPUT); } },
+	{ "query bpf", 3,
+	  [](Worker &w) {
+		  uint32_t query[2 + 8] = { uint32_t(w.random.below(9)) };
 
-			  return outcome(
-				  ioctl(others.any(w.random), PERF_EVENT_IOC_QUERY_BPF, query));
-		  } },
-	{ .name = "modify", .weight = 25, .call = modify },
-	{ .name = "id",
-	  .weight = 3,
-	  .call =
-		  [](Worker &w) {
-			  uint64_t id;
+		  return outcome(ioctl(others.any(w.random), PERF_EVENT_IOC_QUERY_BPF, query));
+	  } },
+	{ "modify", 25, modify },
+	{ "id", 3,
+	  [](Worker &w) {
+		  uint64_t id;
 
-			  return outcome(ioctl(w.event(), PERF_EVENT_IOC_ID, &id));
-		  } },
-	{ .name = "unknown ioctl",
-	  .weight = 2,
-	  .call =
-		  [](Worker &w) {
-			  return outcome(ioctl(w.event(), _IO('$', 12 + w.random.below(99)), 0));
-		  },
-	  .never = "there is no such request" },
+		  return outcome(ioctl(w.event(), PERF_EVENT_IOC_ID, &id));
+	  } },
+	{ "unknown ioctl", 2,
+	  [](Worker &w) { return outcome(ioctl(w.event(), _IO('$', 12 + w.random.below(99)), 0)); },
+	  NEVER }, /* there is no such request */
 };
 
 std::span<const Kind> calls_on_events()

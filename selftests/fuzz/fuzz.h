@@ -171,9 +171,10 @@ struct Kind {
 	const char *name;
 	unsigned weight;
 	long (*call)(Worker &w); /* an outcome */
-	const char *never = nullptr; /* why none succeeds */
-	bool by_link = false; /* it takes links, which came with 5.15 */
+	uint32_t flags = 0; /* NEVER: none succeeds. LINKS: it takes links, which came with 5.15 */
 };
+
+enum : uint32_t { NEVER = 1, LINKS = 2 };
 
 /* The calls, by what they are about; and all of them. */
 std::span<const Kind> calls_on_events();

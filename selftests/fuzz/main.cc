@@ -108,7 +108,8 @@ static int report_kinds(bool links_too)
 			printf("  %lu %s", number,
 			       strerrorname_np(err) ?: std::to_string(err).c_str());
 		putchar('\n');
-		if (!all[i].never && !succeeded && tried > 1000 && (links_too || !all[i].by_link)) {
+		if (!succeeded && tried > 1000 &&
+		    !(all[i].flags & (links_too ? NEVER : NEVER | LINKS))) {
 			printf("idle: %s: none of %lu succeeded\n", all[i].name, tried);
 			idle++;
 		}

@@ -51,72 +51,55 @@ static long link_one(Worker &w)
 }
 
 static const Kind kinds_here[] = {
-	{ .name = "attach by ioctl", .weight = 25, .call = attach_one },
-	{ .name = "attach by link", .weight = 35, .call = link_one, .by_link = true },
-	{ .name = "close link",
-	  .weight = 30,
-	  .call =
-		  [](Worker &w) {
-			  int fd = links.take(w.random);
+	{ "attach by ioctl", 25, attach_one },
+	{ "attach by link", 35, link_one, LINKS },
+	{ "close link", 30,
+	  [](Worker &w) {
+		  int fd = links.take(w.random);
 
-			  return fd < 0 ? NOTHING : outcome(close(fd));
-		  },
-	  .by_link = true },
-	{ .name = "update link",
-	  .weight = 3,
-	  .call =
-		  [](Worker &w) {
-			  int link = links.any(w.random);
+		  return fd < 0 ? NOTHING : outcome(close(fd));
+	  },
+	  LINKS },
+	{ "update link", 3,
+	  [](Worker &w) {
+		  int link = links.any(w.random);
 
-			  return long(bpf_link_update(link, w.prog(), nullptr));
-		  },
-	  .never = "links of perf events have no update",
-	  .by_link = true },
-	{ .name = "detach link",
-	  .weight = 3,
-	  .call = [](Worker &w) { return long(bpf_link_detach(links.any(w.random))); },
-	  .never = "links of perf events have no detach",
-	  .by_link = true },
-	{ .name = "ask link",
-	  .weight = 3,
-	  .call =
-		  [](Worker &w) {
-			  bpf_link_info info = {};
-			  uint32_t size = sizeof(info);
+		  return long(bpf_link_update(link, w.prog(), nullptr));
+	  },
+	  NEVER | LINKS }, /* links of perf events have no update */
+	{ "detach link", 3, [](Worker &w) { return long(bpf_link_detach(links.any(w.random))); },
+	  NEVER | LINKS }, /* links of perf events have no detach */
+	{ "ask link", 3,
+	  [](Worker &w) {
+		  bpf_link_info info = {};
+		  uint32_t size = sizeof(info);
 
-			  return long(bpf_obj_get_info_by_fd(links.any(w.random), &info, &size));
-		  },
-	  .by_link = true },
-	{ .name = "query task",
-	  .weight = 3,
-	  .call =
-		  [](Worker &w) {
-			  char name[64];
-			  uint32_t size = sizeof(name), prog, type;
-			  unsigned long long offset, address;
+		  return long(bpf_obj_get_info_by_fd(links.any(w.random), &info, &size));
+	  },
+	  LINKS },
+	{ "query task", 3,
+	  [](Worker &w) {
+		  char name[64];
+		  uint32_t size = sizeof(name), prog, type;
+		  unsigned long long offset, address;
 
-			  return long(bpf_task_fd_query(getpid(), others.any(w.random), 0, name,
-							&size, &prog, &type, &offset, &address));
-		  } },
-	{ .name = "load program", .weight = 20, .call = load_prog },
-	{ .name = "close program",
-	  .weight = 15,
-	  .call =
-		  [](Worker &w) {
-			  int fd = progs.take(w.random);
+		  return long(bpf_task_fd_query(getpid(), others.any(w.random), 0, name, &size,
+						&prog, &type, &offset, &address));
+	  } },
+	{ "load program", 20, load_prog },
+	{ "close program", 15,
+	  [](Worker &w) {
+		  int fd = progs.take(w.random);
 
-			  return fd < 0 ? NOTHING : outcome(close(fd));
-		  } },
-	{ .name = "change verdict",
-	  .weight = 15,
-	  .call =
-		  [](Worker &w) {
-			  filters[w.random.below(filters.size())]->returns_if(
-				  w.random.below(2),
-				  static_cast<filter_condition>(w.random.below(4)),
-				  w.random.below(3));
-			  return 0l;
-		  } },
+		  return fd < 0 ? NOTHING : outcome(close(fd));
+	  } },
+	{ "change verdict", 15,
+	  [](Worker &w) {
+		  filters[w.random.below(filters.size())]->returns_if(
+			  w.random.below(2), static_cast<filter_condition>(w.random.below(4)),
+			  w.random.below(3));
+		  return 0l;
+	  } },
 };
 
 std::span<const Kind> calls_on_programs()

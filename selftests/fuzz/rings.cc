@@ -92,50 +92,39 @@ static long use_ring(Worker &w)
 }
 
 static const Kind kinds_here[] = {
-	{ .name = "set owner",
-	  .weight = 10,
-	  .call = [](Worker &w) { return outcome(fcntl(w.event(), F_SETOWN, w.owner())); } },
-	{ .name = "set owner ex", .weight = 10, .call = set_owner },
-	{ .name = "set signal",
-	  .weight = 10,
-	  .call =
-		  [](Worker &w) {
-			  return outcome(
-				  fcntl(w.event(), F_SETSIG,
-					w.random.one_in(60)
-						? w.random.of({ SIGKILL, 65, -1 })
-						: w.random.of({ 0, SIGIO, SIGTRAP, SIGUSR2,
-								SIGRTMIN + 1, SIGRTMIN + 2 })));
-		  } },
-	{ .name = "set async",
-	  .weight = 25,
-	  .call =
-		  [](Worker &w) {
-			  return outcome(fcntl(w.event(), F_SETFL,
-					       O_NONBLOCK | (w.random.below(4) ? O_ASYNC : 0)));
-		  } },
-	{ .name = "mmap", .weight = 20, .call = map_ring },
-	{ .name = "munmap", .weight = 10, .call = unmap_ring },
-	{ .name = "use ring", .weight = 10, .call = use_ring },
-	{ .name = "read",
-	  .weight = 15,
-	  .call =
-		  [](Worker &w) {
-			  uint64_t values[64];
+	{ "set owner", 10,
+	  [](Worker &w) { return outcome(fcntl(w.event(), F_SETOWN, w.owner())); } },
+	{ "set owner ex", 10, set_owner },
+	{ "set signal", 10,
+	  [](Worker &w) {
+		  return outcome(fcntl(w.event(), F_SETSIG,
+				       w.random.one_in(60)
+					       ? w.random.of({ SIGKILL, 65, -1 })
+					       : w.random.of({ 0, SIGIO, SIGTRAP, SIGUSR2,
+							       SIGRTMIN + 1, SIGRTMIN + 2 })));
+	  } },
+	{ "set async", 25,
+	  [](Worker &w) {
+		  return outcome(fcntl(w.event(), F_SETFL,
+				       O_NONBLOCK | (w.random.below(4) ? O_ASYNC : 0)));
+	  } },
+	{ "mmap", 20, map_ring },
+	{ "munmap", 10, unmap_ring },
+	{ "use ring", 10, use_ring },
+	{ "read", 15,
+	  [](Worker &w) {
+		  uint64_t values[64];
 
-			  return outcome(
-				  read(w.event(),
-				       w.random.one_in(20) ? nullptr : static_cast<void *>(values),
-				       w.random.one_in(8) ? w.random.below(24) : sizeof(values)));
-		  } },
-	{ .name = "poll",
-	  .weight = 8,
-	  .call =
-		  [](Worker &w) {
-			  pollfd fds[] = { { w.event(), POLLIN, 0 }, { w.event(), POLLIN, 0 } };
+		  return outcome(read(w.event(),
+				      w.random.one_in(20) ? nullptr : static_cast<void *>(values),
+				      w.random.one_in(8) ? w.random.below(24) : sizeof(values)));
+	  } },
+	{ "poll", 8,
+	  [](Worker &w) {
+		  pollfd fds[] = { { w.event(), POLLIN, 0 }, { w.event(), POLLIN, 0 } };
 
-			  return outcome(poll(fds, 2, w.random.one_in(10)));
-		  } },
+		  return outcome(poll(fds, 2, w.random.one_in(10)));
+	  } },
 };
 
 std::span<const Kind> calls_on_rings()

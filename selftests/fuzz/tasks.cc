@@ -59,56 +59,46 @@ static long fork_child(Worker &w)
 }
 
 static const Kind kinds_here[] = {
-	{ .name = "fork", .weight = 12, .call = fork_child },
-	{ .name = "reap",
-	  .weight = 8,
-	  .call =
-		  [](Worker &w) {
-			  pid_t pid = children[w.random.below(std::size(children))].exchange(0);
+	{ "fork", 12, fork_child },
+	{ "reap", 8,
+	  [](Worker &w) {
+		  pid_t pid = children[w.random.below(std::size(children))].exchange(0);
 
-			  end_child(pid);
-			  return pid ? 0l : NOTHING;
-		  } },
-	{ .name = "thread",
-	  .weight = 5,
-	  .call =
-		  [](Worker &w) {
-			  Worker other = { Random(w.random.next()), w.depth };
+		  end_child(pid);
+		  return pid ? 0l : NOTHING;
+	  } },
+	{ "thread", 5,
+	  [](Worker &w) {
+		  Worker other = { Random(w.random.next()), w.depth };
 
-			  std::thread([&] { other.hits(); }).join();
-			  return 0l;
-		  } },
-	{ .name = "prctl",
-	  .weight = 30,
-	  .call =
-		  [](Worker &w) {
-			  if (!has_prctl)
-				  return NOTHING;
-			  return outcome(prctl(w.random.one_in(3) ? PR_TASK_PERF_EVENTS_DISABLE
-								  : PR_TASK_PERF_EVENTS_ENABLE));
-		  } },
-	{ .name = "block signals",
-	  .weight = 6,
-	  .call =
-		  [](Worker &w) {
-			  sigset_t set;
+		  std::thread([&] { other.hits(); }).join();
+		  return 0l;
+	  } },
+	{ "prctl", 30,
+	  [](Worker &w) {
+		  if (!has_prctl)
+			  return NOTHING;
+		  return outcome(prctl(w.random.one_in(3) ? PR_TASK_PERF_EVENTS_DISABLE
+							  : PR_TASK_PERF_EVENTS_ENABLE));
+	  } },
+	{ "block signals", 6,
+	  [](Worker &w) {
+		  sigset_t set;
 
-			  sigemptyset(&set);
-			  for (int sig : { SIGTRAP, SIGIO, SIGRTMIN + 1 })
-				  if (w.random.one_in(3))
-					  sigaddset(&set, sig);
-			  return -long(pthread_sigmask(SIG_SETMASK, &set, nullptr));
-		  } },
-	{ .name = "move",
-	  .weight = 6,
-	  .call =
-		  [](Worker &w) {
-			  cpu_set_t set;
+		  sigemptyset(&set);
+		  for (int sig : { SIGTRAP, SIGIO, SIGRTMIN + 1 })
+			  if (w.random.one_in(3))
+				  sigaddset(&set, sig);
+		  return -long(pthread_sigmask(SIG_SETMASK, &set, nullptr));
+	  } },
+	{ "move", 6,
+	  [](Worker &w) {
+		  cpu_set_t set;
 
-			  CPU_ZERO(&set);
-			  CPU_SET(w.random.below(2), &set);
-			  return outcome(sched_setaffinity(0, sizeof(set), &set));
-		  } },
+		  CPU_ZERO(&set);
+		  CPU_SET(w.random.below(2), &set);
+		  return outcome(sched_setaffinity(0, sizeof(set), &set));
+	  } },
 };
 
 std::span<const Kind> calls_on_tasks()

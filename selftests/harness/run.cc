@@ -27,11 +27,9 @@ static int to_parent = -1;
  * In memory that the test's own children share: their expectations count, too, and what one of
  * them cannot do the test has not done.
  */
-namespace {
-struct Marks {
+static struct Marks {
 	bool failed, skipped;
 } * marks;
-} // namespace
 
 static void say(char kind, const std::string &text)
 {

@@ -33,6 +33,13 @@ bool add_test(Test test, std::source_location at = std::source_location::current
 		add_test({ name, rule, says, test_##line });                                       \
 	static void test_##line()
 
+/* A test that is one call. */
+#define TEST_OF(name, rule, says, call)                                                            \
+	TEST(name, rule, says)                                                                     \
+	{                                                                                          \
+		call;                                                                              \
+	}
+
 /* A failed expectation fails the test, and the test goes on. Each side is evaluated once. */
 #define EXPECT_EQ(got, want, what) EXPECT_THAT(std::equal_to(), "", got, want, what)
 #define EXPECT_GT(got, want, what) EXPECT_THAT(std::greater(), "more than ", got, want, what)

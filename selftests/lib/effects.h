@@ -50,6 +50,8 @@ extern const Effect effects[EFFECTS];
 struct Verdict {
 	bool attached;
 	uint32_t returns;
+
+	bool delivers() const { return !attached || returns; }
 };
 
 constexpr Verdict no_program = { false, 0 };

@@ -25,13 +25,6 @@ BlockedSignals::BlockedSignals()
 	pthread_sigmask(SIG_BLOCK, &all, &before_);
 }
 
-BlockedSignals::BlockedSignals(std::initializer_list<int> sigs)
-{
-	const sigset_t set = set_of(sigs);
-
-	pthread_sigmask(SIG_BLOCK, &set, &before_);
-}
-
 BlockedSignals::~BlockedSignals()
 {
 	pthread_sigmask(SIG_SETMASK, &before_, nullptr);

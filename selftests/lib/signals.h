@@ -19,11 +19,10 @@ inline const int SETSIG = SIGRTMIN + 1;
 
 sigset_t set_of(std::initializer_list<int> sigs);
 
-/* In the calling thread, and in what it starts meanwhile; all signals, if none are named. */
+/* All, in the calling thread and in what it starts meanwhile. */
 class BlockedSignals {
 public:
 	BlockedSignals();
-	explicit BlockedSignals(std::initializer_list<int> sigs);
 	~BlockedSignals();
 	BlockedSignals(const BlockedSignals &) = delete;
 

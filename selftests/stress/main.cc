@@ -36,7 +36,7 @@
 
 static bool possible(const Actor &actor)
 {
-	return !actor.needs_misses || machine.misses;
+	return !actor.is(NEEDS_MISSES) || machine.misses;
 }
 
 static const Actor &draw_actor(Random &random)
@@ -78,16 +78,16 @@ static Part draw(Random &random, bool stats)
 
 	const Meddling &meddling = meddlings()[random.below(meddlings().size())];
 
-	if (actor.meddled && random.one_in(2) &&
-	    meddling.possible_if(part.effects, actor.inherited))
+	if (actor.is(MEDDLED) && random.one_in(2) &&
+	    meddling.possible_if(part.effects, actor.is(INHERITED)))
 		part.meddling = &meddling;
 
 	const uint32_t takes = part.meddling ? part.meddling->takes : 0;
-	const bool alone = actor.meddled && !actor.inherited;
+	const bool alone = actor.is(MEDDLED) && !actor.is(INHERITED);
 
 	if (takes & DETACHES)
 		part.mask = 0;
-	if (actor.has_all_effects)
+	if (actor.is(ALL_EFFECTS))
 		part.effects = actor.effects;
 	part.blocks = alone && random.one_in(4) && part.effects & (SIGNALS | TRAPS) &&
 		      !(takes & DETACHES);
@@ -105,7 +105,7 @@ static std::string describe(const Part &part)
 			text = text + " " + name;
 	if (part.mask == UINT32_MAX)
 		text += ", none accepted";
-	else if (part.actor->accepts_all || !part.mask)
+	else if (part.actor->is(ACCEPTS_ALL) || !part.mask)
 		text += ", all accepted";
 	else
 		text += ", one in " + std::to_string(part.mask + 1);
@@ -178,9 +178,9 @@ static bool play_round(uint64_t number, uint64_t seed, double seconds, Books &su
 		 * not vacated, with the series and without.
 		 */
 		if (random.one_in(6) && (!noise.possible || noise.possible()) &&
-		    !(noise.starves && unplugs) && n < MOST) {
-			unplugs |= noise.unplugs;
-			probes |= noise.outlasts;
+		    !(noise.flags & STARVES && unplugs) && n < MOST) {
+			unplugs |= noise.flags & UNPLUGS;
+			probes |= noise.flags & OUTLASTS;
 			what = what + (n == playing ? " | " : ", ") + noise.name;
 			making.push_back(&noise);
 			n++;
@@ -191,7 +191,7 @@ static bool play_round(uint64_t number, uint64_t seed, double seconds, Books &su
 
 	auto begin_noise = [&](bool probing) {
 		for (int i = playing; i < n; i++)
-			if (making[i - playing]->outlasts == probing)
+			if (bool(making[i - playing]->flags & OUTLASTS) == probing)
 				begin(shared->slots[i], patience,
 				      [&random, noise = making[i - playing]] {
 					      while (!over())

@@ -149,14 +149,14 @@ static void poke(Random &random)
 
 /* In this order they are drawn, and end. */
 static const Noise all[] = {
-	{ .name = "lookups", .make = look_up },
-	{ .name = "hotplug", .make = unplug, .possible = can_unplug, .unplugs = true },
-	{ .name = "forking", .make = fork_and_exit },
-	{ .name = "clocks", .make = interrupt, .starves = true },
-	{ .name = "neighbours", .make = be_neighbour },
-	{ .name = "moves", .make = move },
-	{ .name = "pokes", .make = poke },
-	{ .name = "kprobes", .make = step_in, .possible = can_step, .outlasts = true },
+	{ "lookups", look_up },
+	{ "hotplug", unplug, UNPLUGS, can_unplug },
+	{ "forking", fork_and_exit },
+	{ "clocks", interrupt, STARVES },
+	{ "neighbours", be_neighbour },
+	{ "moves", move },
+	{ "pokes", poke },
+	{ "kprobes", step_in, OUTLASTS, can_step },
 };
 
 std::span<const Noise> noises()

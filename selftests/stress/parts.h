@@ -54,22 +54,34 @@ struct Actor {
 	unsigned weight;
 	uint32_t effects; /* that it can keep books of; which it has is drawn */
 	void (*play)(const Part &part);
-	bool meddled = false; /* others may */
-	bool in_kernel = false; /* its hits are in kernel mode */
-	bool inherited = false; /* its event is, by the members of a family */
-	bool has_all_effects = false; /* whatever is drawn */
-	bool accepts_all = false; /* whatever is drawn */
-	bool needs_misses = false; /* counted by the kernel */
+	uint32_t flags = 0;
+
+	bool is(uint32_t flag) const { return flags & flag; }
+};
+
+/* Flags of an actor. */
+enum : uint32_t {
+	MEDDLED = 1, /* others may meddle with its event */
+	IN_KERNEL = 2, /* its hits are in kernel mode */
+	INHERITED = 4, /* its event is, by the members of a family */
+	ALL_EFFECTS = 8, /* it has them, whatever is drawn */
+	ACCEPTS_ALL = 16, /* whatever is drawn */
+	NEEDS_MISSES = 32, /* counted by the kernel */
 };
 
 /* Nobody's event; @make is run over and over. */
 struct Noise {
 	const char *name;
 	void (*make)(Random &random);
+	uint32_t flags = 0;
 	bool (*possible)() = nullptr; /* or it always is */
-	bool unplugs = false; /* CPUs */
-	bool starves = false; /* who leaves a CPU that is unplugged */
-	bool outlasts = false; /* begins before all others, and ends last */
+};
+
+/* Flags of a noise. */
+enum : uint32_t {
+	UNPLUGS = 1, /* CPUs */
+	STARVES = 2, /* who leaves a CPU that is unplugged */
+	OUTLASTS = 4, /* begins before all others, and ends last */
 };
 
 std::span<const Actor> actors();

@@ -33,12 +33,12 @@ perf_event_attr saying_value(perf_event_attr attr)
 
 static perf_event_attr complete(const Part &part, perf_event_attr attr)
 {
-	if (part.actor->in_kernel)
+	if (part.actor->is(IN_KERNEL))
 		attr.exclude_kernel = 0;
 	else
 		attr = saying_value(attr);
 	attr.wakeup_events = part.wakes;
-	attr.inherit = part.actor->inherited;
+	attr.inherit = part.actor->is(INHERITED);
 	return with_sigtrap(attr, part.effects & TRAPS);
 }
 
@@ -46,7 +46,7 @@ Scene::Scene(const Part &part, perf_event_attr attr)
 	: part(part)
 	, takes((part.meddling ? part.meddling->takes : 0) |
 		(machine.merges_signals ? uint32_t{ MERGES_SIGNALS } : 0))
-	, kernel(part.actor->in_kernel)
+	, kernel(part.actor->is(IN_KERNEL))
 	, attr(complete(part, attr))
 	, signals({ SETSIG, SIGIO, SIGTRAP })
 	, event(this->attr)
@@ -97,7 +97,7 @@ void Scene::wait_for_signals()
 	const uint64_t least =
 		!merged ? accepted_now : caught_settled + (accepted_now > due_settled);
 
-	if (merged || takes & MOVES_SIGNALS || part.actor->inherited)
+	if (merged || takes & MOVES_SIGNALS || part.actor->is(INHERITED))
 		for (int i = 0; i < 5000 && caught() < least; i++)
 			usleep(1000);
 	if (merged)

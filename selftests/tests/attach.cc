@@ -166,15 +166,11 @@ static void check_limit_over_a_move(uint64_t rejected)
 	EXPECT_EQ(filter.runs(), 2 * rejected + LIMIT, "runs of the program");
 }
 
-TEST("attach.modify.keeps_limit", "C9", "what is left of the limit survives MODIFY_ATTRIBUTES")
-{
-	check_limit_over_a_move(0);
-}
+TEST_OF("attach.modify.keeps_limit", "C9", "what is left of the limit survives MODIFY_ATTRIBUTES",
+	check_limit_over_a_move(0))
 
-TEST("attach.modify.rejected", "C1", "rejected hits around MODIFY_ATTRIBUTES cost no limit")
-{
-	check_limit_over_a_move(HITS);
-}
+TEST_OF("attach.modify.rejected", "C1", "rejected hits around MODIFY_ATTRIBUTES cost no limit",
+	check_limit_over_a_move(HITS))
 
 /* HITS hits in a child that inherits the event, then HITS in the parent. */
 static void check_inherited(bool accept)
@@ -187,12 +183,7 @@ static void check_inherited(bool accept)
 	filter.returns(accept);
 	event.enable(filter);
 
-	Child child([] {
-		hit_times(HITS);
-		return 0;
-	});
-
-	EXPECT_EQ(child.wait(), 0, "exit of the child");
+	in_child([] { hit_times(HITS); });
 	EXPECT_EQ(filter.runs(), HITS, "runs for the child");
 	EXPECT_EQ(event.count(), HITS, "hits of the child");
 	EXPECT_EQ(Signals::count(SETSIG), accept ? HITS : 0, "signals for the child's hits");
@@ -202,15 +193,11 @@ static void check_inherited(bool accept)
 	EXPECT_EQ(Signals::count(SETSIG), accept ? 2 * HITS : 0, "signals for child and parent");
 }
 
-TEST("attach.inherit.rejected", "C1", "the program rejects hits of an inheriting child too")
-{
-	check_inherited(false);
-}
+TEST_OF("attach.inherit.rejected", "C1", "the program rejects hits of an inheriting child too",
+	check_inherited(false))
 
-TEST("attach.inherit.accepted", "C2", "accepted hits of an inheriting child signal the owner")
-{
-	check_inherited(true);
-}
+TEST_OF("attach.inherit.accepted", "C2", "accepted hits of an inheriting child signal the owner",
+	check_inherited(true))
 
 TEST("attach.inherit.refresh", "C2", "inherited events have no limit: REFRESH says EINVAL")
 {

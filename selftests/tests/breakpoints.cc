@@ -2,13 +2,15 @@
 /* C1, C2, C3 for every kind of breakpoint that x86 has: execute, write and read-write. */
 #include "tests/common.h"
 
-static volatile union Watched {
+namespace {
+volatile union Watched {
 	uint8_t one;
 	uint16_t two;
 	uint32_t four;
 	uint64_t eight;
 	uint32_t fours[3];
 } watched;
+} // namespace
 
 /* One instruction that accesses exactly the watched bytes. */
 template <auto member> static void write_to(uint64_t value)

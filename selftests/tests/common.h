@@ -12,6 +12,28 @@
 #include "lib/ring.h"
 #include "lib/signals.h"
 
+/* Runs @body in a child, to its end. */
+template <typename Body>
+void in_child(Body body, std::source_location at = std::source_location::current())
+{
+	Child child([&] {
+		body();
+		return 0;
+	});
+
+	expect(std::equal_to(), "", child.wait(), 0, "exit of the child", at.file_name(),
+	       at.line());
+}
+
+/* The event, with the program if the verdict has one. */
+inline void enable(Event &event, Filter &filter, Verdict verdict)
+{
+	filter.returns(verdict.returns);
+	if (verdict.attached)
+		event.must_attach(filter);
+	event.enable();
+}
+
 /* The event has counted @hits, and the program has run for each. */
 inline void expect_hits(const Event &event, const Filter &filter, uint64_t hits,
 			std::source_location at = std::source_location::current())

@@ -52,10 +52,7 @@ static Delivered deliver(const perf_event_attr &attr, Verdict verdict, Work work
 	Ring ring(event);
 
 	event.async(SETSIG, gettid());
-	filter.returns(verdict.returns);
-	if (verdict.attached)
-		event.must_attach(filter);
-	event.enable();
+	enable(event, filter, verdict);
 	work(filter);
 	event.disable();
 	ring.drain();
@@ -276,15 +273,11 @@ static void check_no_address(Program which)
 	EXPECT_EQ(stray, 0, "runs that saw an address where there is none");
 }
 
-TEST("events.no_address.seen", "C15", "a program that sees the sample sees no stray address")
-{
-	check_no_address(Program::GETS_STACK);
-}
+TEST_OF("events.no_address.seen", "C15", "a program that sees the sample sees no stray address",
+	check_no_address(Program::GETS_STACK))
 
-TEST("events.no_address.unseen", "C15", "a program that sees no sample sees no stray address")
-{
-	check_no_address(Program::LOOKS);
-}
+TEST_OF("events.no_address.unseen", "C15", "a program that sees no sample sees no stray address",
+	check_no_address(Program::LOOKS))
 
 /* Faults in user mode, below enough frames that a callchain shows them. */
 [[gnu::noinline]] static void fault_below(int frames, volatile char *page)
@@ -404,15 +397,11 @@ static void check_shared_with_program(bool accept)
 	}
 }
 
-TEST("events.shared_sample.rejected", "C1", "a rejected hit leaves nothing in another's sample")
-{
-	check_shared_with_program(false);
-}
+TEST_OF("events.shared_sample.rejected", "C1", "a rejected hit leaves nothing in another's sample",
+	check_shared_with_program(false))
 
-TEST("events.shared_sample.accepted", "C2", "an accepted hit leaves nothing in another's sample")
-{
-	check_shared_with_program(true);
-}
+TEST_OF("events.shared_sample.accepted", "C2", "an accepted hit leaves nothing in another's sample",
+	check_shared_with_program(true))
 
 TEST("events.shared_sample.bare", "C2", "a hit with no program leaves nothing in another's sample")
 {
@@ -460,7 +449,7 @@ static const bool added_variants = [] {
 	for (const Variant &v : variants) {
 		auto check = [&v](Verdict verdict) {
 			perf_event_attr attr = breakpoint(hit);
-			bool delivers = !verdict.attached || verdict.returns;
+			bool delivers = verdict.delivers();
 
 			v.set(attr);
 
@@ -499,20 +488,18 @@ static void check_frequency(bool accept)
 	EXPECT_EQ(got.signals, accept ? got.runs : 0, "signals, against runs of the program");
 }
 
-TEST("events.freq.rejected", "C1", "with a frequency the overflows that there are get rejected")
-{
-	check_frequency(false);
-}
+TEST_OF("events.freq.rejected", "C1", "with a frequency the overflows that there are get rejected",
+	check_frequency(false))
 
-TEST("events.freq.accepted", "C2", "with a frequency the overflows that there are get accepted")
-{
-	check_frequency(true);
-}
+TEST_OF("events.freq.accepted", "C2", "with a frequency the overflows that there are get accepted",
+	check_frequency(true))
 
-static volatile union Watched {
+namespace {
+volatile union Watched {
 	uint8_t byte;
 	uint64_t word[4];
 } watched;
+} // namespace
 
 /* The four debug registers of x86. The second and the fourth reject. */
 TEST("events.four", "C1", "all debug registers at once, each decides for itself")
@@ -593,10 +580,8 @@ static void check_same_address(const perf_event_attr &attr, void (*access)(uint6
 	}
 }
 
-TEST("events.same_address.x", "C1", "two events on one call, two programs, two verdicts")
-{
-	check_same_address(breakpoint(hit), hit);
-}
+TEST_OF("events.same_address.x", "C1", "two events on one call, two programs, two verdicts",
+	check_same_address(breakpoint(hit), hit))
 
 /* QEMU's TCG reports one alone of the watchpoints that an access hits. */
 static bool reports_both_watchpoints(const perf_event_attr &attr)
@@ -660,25 +645,17 @@ static void check_kernel_mode(bool exclude_kernel, bool accept)
 	}
 }
 
-TEST("events.kernel.rejected", "C1", "hits in kernel mode are rejected like those in user mode")
-{
-	check_kernel_mode(false, false);
-}
+TEST_OF("events.kernel.rejected", "C1", "hits in kernel mode are rejected like those in user mode",
+	check_kernel_mode(false, false))
 
-TEST("events.kernel.accepted", "C2", "hits in kernel mode deliver like those in user mode")
-{
-	check_kernel_mode(false, true);
-}
+TEST_OF("events.kernel.accepted", "C2", "hits in kernel mode deliver like those in user mode",
+	check_kernel_mode(false, true))
 
-TEST("events.kernel.excluded.rejected", "C1", "with exclude_kernel the program runs in user mode")
-{
-	check_kernel_mode(true, false);
-}
+TEST_OF("events.kernel.excluded.rejected", "C1",
+	"with exclude_kernel the program runs in user mode", check_kernel_mode(true, false))
 
-TEST("events.kernel.excluded.accepted", "C2", "with exclude_kernel hits in user mode deliver")
-{
-	check_kernel_mode(true, true);
-}
+TEST_OF("events.kernel.excluded.accepted", "C2", "with exclude_kernel hits in user mode deliver",
+	check_kernel_mode(true, true))
 
 /* A leader and a sibling: both reject, the one or the other accepts, both do. */
 static void check_group(perf_event_attr first, bool leader_hits)
@@ -714,10 +691,8 @@ static void check_group(perf_event_attr first, bool leader_hits)
 	}
 }
 
-TEST("events.group.breakpoints", "C1", "leader and sibling of a group decide each for itself")
-{
-	check_group(breakpoint(hit), true);
-}
+TEST_OF("events.group.breakpoints", "C1", "leader and sibling of a group decide each for itself",
+	check_group(breakpoint(hit), true))
 
 TEST("events.group.software", "C1", "a breakpoint in a group led by a clock decides for itself")
 {
@@ -761,15 +736,11 @@ static void check_joining(bool disabled)
 	EXPECT_EQ(runs, disabled ? TRIES * HITS : 0, "runs of the program");
 }
 
-TEST("events.group.added", "C6", "a breakpoint opened in a running group loses no hit")
-{
-	check_joining(false);
-}
+TEST_OF("events.group.added", "C6", "a breakpoint opened in a running group loses no hit",
+	check_joining(false))
 
-TEST("events.group.enabled", "C6", "a breakpoint enabled in a running group loses no hit")
-{
-	check_joining(true);
-}
+TEST_OF("events.group.enabled", "C6", "a breakpoint enabled in a running group loses no hit",
+	check_joining(true))
 
 /*
  * The deliberate exception: an overflow costs time whatever its program says, so the kernel stops

@@ -429,15 +429,11 @@ static void check_detach(bool beside)
 	EXPECT_EQ(samples, event.count(), "samples, against hits counted");
 }
 
-TEST("hardware.nmi.detach.amid", "C6", "an NMI in the middle of attach and detach delivers")
-{
-	check_detach(false);
-}
+TEST_OF("hardware.nmi.detach.amid", "C6", "an NMI in the middle of attach and detach delivers",
+	check_detach(false))
 
-TEST("hardware.nmi.detach.beside", "C6", "an NMI beside attach and detach delivers")
-{
-	check_detach(true);
-}
+TEST_OF("hardware.nmi.detach.beside", "C6", "an NMI beside attach and detach delivers",
+	check_detach(true))
 
 /*
  * NMIs in the middle of bpf(2), where it holds what a program may want. Registers of user mode do
@@ -482,12 +478,8 @@ static void check_amid_bpf(uint64_t config)
 	EXPECT_EQ(filter.runs() + *misses, event.count(), "runs and misses");
 }
 
-TEST("hardware.nmi.bpf", "C6", "an NMI in the middle of bpf() is decided on, or a miss")
-{
-	check_amid_bpf(0);
-}
+TEST_OF("hardware.nmi.bpf", "C6", "an NMI in the middle of bpf() is decided on, or a miss",
+	check_amid_bpf(0))
 
-TEST("hardware.nmi_copy.bpf", "C6", "an NMI in the middle of bpf() is, with copied registers too")
-{
-	check_amid_bpf(COPY);
-}
+TEST_OF("hardware.nmi_copy.bpf", "C6",
+	"an NMI in the middle of bpf() is, with copied registers too", check_amid_bpf(COPY))

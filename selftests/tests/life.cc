@@ -194,12 +194,7 @@ static void per_cpu(bool accept)
 
 	write_everywhere();
 	EXPECT_EQ(filter.runs(), HITS, "runs for this process");
-	Child child([&] {
-		write_everywhere();
-		return 0;
-	});
-
-	EXPECT_EQ(child.wait(), 0, "exit of the child");
+	in_child([&] { write_everywhere(); });
 	ring.drain();
 	expect_hits(event, filter, 2 * HITS);
 	expect_delivered(ring, when(accept, 2 * HITS));
@@ -269,10 +264,7 @@ static void period(bool accept)
 		bool delivers = accept || !attached;
 
 		event.async(SETSIG, gettid());
-		filter.returns(accept);
-		if (attached)
-			event.must_attach(filter);
-		event.enable();
+		enable(event, filter, { attached, accept });
 		hit_times(HITS);
 		change_period(event, PERIOD);
 		hit_times(HITS);
@@ -478,15 +470,11 @@ static void check_after_fork(bool detach)
 	EXPECT_EQ(event.count(), 2 * HITS, "hits counted");
 }
 
-TEST("life.attached_late", "C2", "a program that is attached after a fork is not the child's")
-{
-	check_after_fork(false);
-}
+TEST_OF("life.attached_late", "C2", "a program that is attached after a fork is not the child's",
+	check_after_fork(false))
 
-TEST("life.detached_late", "C2", "a program that is detached after a fork stays the child's")
-{
-	check_after_fork(true);
-}
+TEST_OF("life.detached_late", "C2", "a program that is detached after a fork stays the child's",
+	check_after_fork(true))
 
 TEST("life.no_inherit", "C3", "threads and children have no hits without attr.inherit")
 {
@@ -496,12 +484,7 @@ TEST("life.no_inherit", "C3", "threads and children have no hits without attr.in
 	event.enable(filter);
 	std::thread([] { hit_times(HITS); }).join();
 
-	Child child([] {
-		hit_times(HITS);
-		return 0;
-	});
-
-	EXPECT_EQ(child.wait(), 0, "exit of the child");
+	in_child([] { hit_times(HITS); });
 	expect_hits(event, filter, 0);
 }
 

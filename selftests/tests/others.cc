@@ -251,10 +251,9 @@ static void check_group_throttled(perf_event_attr attr, void (*hits)(uint64_t ti
 	EXPECT_EQ(counted, TRIES * HITS, "hits counted after the throttle");
 }
 
-TEST("events.group.throttled", "C10", "a breakpoint that was throttled with its group comes back")
-{
-	check_group_throttled(breakpoint(hit), hit_times);
-}
+TEST_OF("events.group.throttled", "C10",
+	"a breakpoint that was throttled with its group comes back",
+	check_group_throttled(breakpoint(hit), hit_times))
 
 static const bool added_stopped = [] {
 	for (const Tracing &t : tracings) {

@@ -422,14 +422,7 @@ template <typename Body> static void check_inherited_cookie(Body body)
 
 TEST("cookie.inherited.process", "C7", "a forked child inherits the cookie with the program")
 {
-	check_inherited_cookie([] {
-		Child child([] {
-			hit_times(HITS);
-			return 0;
-		});
-
-		EXPECT_EQ(child.wait(), 0, "exit of the child");
-	});
+	check_inherited_cookie([] { in_child([] { hit_times(HITS); }); });
 }
 
 TEST("cookie.inherited.thread", "C7", "a thread inherits the cookie with the program")
@@ -622,12 +615,8 @@ static void race_fork(Forker forker)
 	note("%lu detaches", detached);
 }
 
-TEST("oops.detach_fork.task", "C8", "a link may close while the task of its event forks")
-{
-	race_fork(Forker::TASK);
-}
+TEST_OF("oops.detach_fork.task", "C8", "a link may close while the task of its event forks",
+	race_fork(Forker::TASK))
 
-TEST("oops.detach_fork.child", "C8", "a link may close while a child forks that inherited")
-{
-	race_fork(Forker::CHILD);
-}
+TEST_OF("oops.detach_fork.child", "C8", "a link may close while a child forks that inherited",
+	race_fork(Forker::CHILD))

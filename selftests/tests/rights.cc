@@ -287,10 +287,9 @@ template <typename Body> static void without_rights(Body body, int level = 2)
 	EXPECT_EQ(status, 0, "the one without rights ended");
 }
 
-static constexpr struct {
-	bool attached;
-	uint32_t returns;
-} verdicts[] = { { false, 0 }, { true, 0 }, { true, 1 }, { true, UINT32_MAX } };
+static constexpr Verdict verdicts[] = {
+	{ false, 0 }, { true, 0 }, { true, 1 }, { true, UINT32_MAX }
+};
 
 TEST("rights.effects", "C15", "a filter adds no sample, no signal and no count")
 {
@@ -303,15 +302,12 @@ TEST("rights.effects", "C15", "a filter adds no sample, no signal and no count")
 			Ring ring(event);
 
 			event.async(SETSIG, gettid());
-			filter.returns(verdict.returns);
-			if (verdict.attached)
-				event.must_attach(filter);
-			event.enable();
+			enable(event, filter, verdict);
 			hit_times(HITS);
 			ring.drain();
 
 			/* Stock kernels send the signals of what is rejected, but no more. */
-			const bool rejected = verdict.attached && !verdict.returns;
+			const bool rejected = !verdict.delivers();
 			const uint64_t traps = has_sigtrap() ? HITS : 0;
 
 			EXPECT_EQ(event.count(), HITS, "hits counted");
@@ -339,13 +335,10 @@ TEST("rights.signals", "C15", "the signals of a filtered event reach nobody of a
 				Event event(breakpoint(hit));
 
 				event.async(SETSIG, owner);
-				filter.returns(verdict.returns);
-				if (verdict.attached)
-					event.must_attach(filter);
-				event.enable();
+				enable(event, filter, verdict);
 				hit_times(HITS);
 				/* Of what is rejected: rule C1. */
-				if (!verdict.attached || verdict.returns)
+				if (verdict.delivers())
 					EXPECT_EQ(Signals::count(SETSIG), owner == root ? 0 : HITS,
 						  "signals to the one without rights");
 			}

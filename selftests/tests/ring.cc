@@ -144,10 +144,7 @@ static void check_waiter(bool (*ready)(int fd), Verdict verdict)
 	uint64_t after_hits = 0, again = 0;
 
 	event.async();
-	filter.returns(verdict.returns);
-	if (verdict.attached)
-		event.must_attach(filter);
-	event.enable();
+	enable(event, filter, verdict);
 	EXPECT_FALSE(ready(event.fd()), "ready before the first hit");
 	for (uint64_t i = 0; i < HITS; i++) {
 		hit(i);
@@ -155,7 +152,7 @@ static void check_waiter(bool (*ready)(int fd), Verdict verdict)
 		again += ready(event.fd());
 	}
 
-	bool delivers = !verdict.attached || verdict.returns;
+	bool delivers = verdict.delivers();
 
 	EXPECT_EQ(after_hits, delivers ? HITS : 0, "times ready after a hit");
 	EXPECT_EQ(again, 0, "times ready once more with no further hit");
@@ -220,10 +217,7 @@ TEST("ring.overwrite.accepted", "C2", "a ring that overwrites keeps the newest a
 		Ring ring(event, Ring::Mode::OVERWRITE, 1);
 		uint64_t fit = ring.size() / SAMPLE_BYTES;
 
-		filter.returns(1);
-		if (attached)
-			event.must_attach(filter);
-		event.enable();
+		enable(event, filter, { attached, 1 });
 		hit_times(2 * fit);
 		ring.drain();
 		EXPECT_EQ(ring.samples(), fit, "samples kept");
@@ -274,10 +268,7 @@ TEST("ring.full.accepted", "C2", "accepted hits on a full ring are lost, and sai
 		Ring ring(event, Ring::Mode::NORMAL, 1);
 		uint64_t fit = ring.size() / SAMPLE_BYTES;
 
-		filter.returns(1);
-		if (attached)
-			event.must_attach(filter);
-		event.enable();
+		enable(event, filter, { attached, 1 });
 		hit_times(fit + HITS);
 		ring.drain();
 		EXPECT_EQ(event.read_words()[LOST], HITS, "PERF_FORMAT_LOST");
@@ -300,10 +291,7 @@ TEST("ring.read.formats", "C3", "read(2) gives the hits and the id whatever the 
 
 		Event event(attr);
 
-		filter.returns(verdict.returns);
-		if (verdict.attached)
-			event.must_attach(filter);
-		event.enable();
+		enable(event, filter, verdict);
 		hit_times(HITS);
 
 		enum { VALUE, ENABLED, RUNNING, ID, WORDS };

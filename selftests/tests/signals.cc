@@ -69,17 +69,14 @@ static void hit_for(int owner_type, pid_t owner, Verdict verdict)
 	Event event(breakpoint(hit));
 
 	event.async(SETSIG, owner_type, owner);
-	filter.returns(verdict.returns);
-	if (verdict.attached)
-		event.must_attach(filter);
-	event.enable();
+	enable(event, filter, verdict);
 	hit_times(HITS);
 	EXPECT_EQ(event.count(), HITS, "hits counted");
 }
 
 static uint64_t delivered(Verdict verdict)
 {
-	return !verdict.attached || verdict.returns ? HITS : 0;
+	return verdict.delivers() ? HITS : 0;
 }
 
 /* A thread that owns the event, beside the one that hits and must not be sent a thing. */
@@ -367,10 +364,7 @@ TEST("signals.sigtrap.siginfo", "C2", "SIGTRAP says which event was hit, and whe
 			Signals signals({ SIGTRAP });
 			Event event(trapping(kind.attr));
 
-			filter.returns(1);
-			if (attached)
-				event.must_attach(filter);
-			event.enable();
+			enable(event, filter, { attached, 1 });
 			for (uint64_t i = 0; i < HITS; i++)
 				kind.access(i);
 
@@ -407,10 +401,7 @@ TEST("signals.sigtrap.blocked.accepted", "C2", "a blocked SIGTRAP comes once, wh
 		Signals signals({ SIGTRAP });
 		Event event(trapping(breakpoint(hit)));
 
-		filter.returns(1);
-		if (attached)
-			event.must_attach(filter);
-		event.enable();
+		enable(event, filter, { attached, 1 });
 		block(SIGTRAP);
 		hit_times(HITS);
 		EXPECT_TRUE(is_pending(SIGTRAP), "SIGTRAP pending");
