@@ -149,7 +149,7 @@ found() {
 	subject() { bash -c ". '$T/repo/scripts/lib.sh'; subject 6.1"; }
 	right=$(subject)
 	for file in patches/linux-6.1/series patches/linux-6.1/0001-*.patch patches/linux-6.1/stock-fails \
-		Kconfig.fragment selftests/harness/main.cc selftests/bpf/filter.bpf.c selftests/lib/perf.h; do
+		Kconfig.fragment selftests/harness/main.cc selftests/bpf/filter.bpf.c selftests/lib/event.h; do
 		cp "$T/repo/"$file "$T/saved"
 		echo "# more" >>"$(echo "$T/repo/"$file)"
 		[ "$(subject)" != "$right" ]
