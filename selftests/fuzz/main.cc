@@ -119,12 +119,10 @@ static int report_kinds(bool links_too)
 
 static const char usage[] =
 	"usage: perf_bpf_fuzz [--seed S] [--calls N]\n"
-	"Makes N calls (1000 if not said) on perf events with BPF programs, in every order and "
-	"with\n"
+	"Makes N calls (default 1000) on perf events with BPF programs, in every order and with\n"
 	"bad arguments, and looks for what they leave behind. It can kill a machine whose kernel\n"
-	"has a defect: take a guest. What it did last is in the kernel log, with the seed to "
-	"replay\n"
-	"it: --seed S --calls 1 is that episode alone.\n"
+	"has a defect: take a guest. What it did last is in the kernel log, with the seed to\n"
+	"replay it: --seed S --calls 1 is that episode alone.\n"
 	"Exit code 0: nothing found, 1: a leak, a hang, or calls that never succeed, 2: cannot "
 	"begin.\n";
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
+/* The ring buffer of an event, as perf_event_open(2) has it under "MMAP layout". */
 #ifndef LIB_RING_H
 #define LIB_RING_H
 
@@ -10,7 +11,7 @@
 
 #include "lib/event.h"
 
-constexpr uint32_t RECORD_CALLCHAIN_DEFERRED = 22; /* PERF_RECORD_CALLCHAIN_DEFERRED */
+constexpr uint32_t RECORD_CALLCHAIN_DEFERRED = 22; /* newer than the headers here */
 
 /* The event's ring buffer, read and emptied by drain(). */
 class Ring {

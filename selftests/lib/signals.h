@@ -17,6 +17,7 @@
 /* The signal for F_SETSIG: a real-time one, since those queue. */
 inline const int SETSIG = SIGRTMIN + 1;
 
+/* sigsetops(3) */
 sigset_t set_of(std::initializer_list<int> sigs);
 
 /* All, in the calling thread and in what it starts meanwhile. */
@@ -30,7 +31,7 @@ private:
 	sigset_t before_;
 };
 
-/* Handles @sig for as long as it lives; system calls go on after it. */
+/* sigaction(2), for as long as it lives; system calls go on after it. */
 class Handler {
 public:
 	Handler(int sig, void (*handler)(int, siginfo_t *, void *));
@@ -52,6 +53,7 @@ public:
 	explicit Signals(std::initializer_list<int> sigs);
 	Signals(const Signals &) = delete;
 
+	/* How many came since the last object for @sig was made. */
 	static uint64_t count(int sig);
 	static uint64_t count(int sig, int code);
 	/* What came with the last one. */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
+/* Settings of the kernel, proc(5), and back again. */
 #ifndef LIB_SYSCTL_H
 #define LIB_SYSCTL_H
 
