@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* What the parts of perf_bpf_bench share. */
-#ifndef BENCH_H
-#define BENCH_H
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -109,5 +108,3 @@ bool suppresses();
  * goes on for ever. False if what it needs is not there: run->why.
  */
 bool run_in_child(uint64_t arrivals, uint64_t wanted, void (*body)(int), int argument = 0);
-
-#endif

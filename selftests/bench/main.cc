@@ -12,9 +12,7 @@
 #endif
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 
 #include "lib/args.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* What the parts of perf_bpf_fuzz share. */
-#ifndef FUZZ_H
-#define FUZZ_H
+#pragma once
 
 #include <linux/perf_event.h>
 #include <sys/types.h>
@@ -203,5 +202,3 @@ int report_leaks(const std::map<std::string, uint64_t> &before);
 int report_kmemleak();
 /* How many breakpoints this thread can have: registers that were not given back are missed. */
 int free_registers();
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-#ifndef HARNESS_RUN_H
-#define HARNESS_RUN_H
+#pragma once
 
 #include <string>
 #include <vector>
@@ -15,5 +14,3 @@ struct Outcome {
 
 /* Runs it in a child of its own; whatever that starts is killed in the end. */
 Outcome run_test(const Test &test);
-
-#endif

@@ -4,8 +4,7 @@
  * of its own, and tells the parent its verdict through a pipe. The parent alone prints KTAP. So a
  * test that is killed by a stray signal, or that hangs, costs one "not ok" and nothing else.
  */
-#ifndef HARNESS_TEST_H
-#define HARNESS_TEST_H
+#pragma once
 
 #include <functional>
 #include <source_location>
@@ -88,5 +87,3 @@ void expect(Holds holds, const char *how, const Got &got, const Want &want, cons
 	if (!holds(value_of(got), value_of(want)))
 		expected(how + text(want), text(got), what, file, line);
 }
-
-#endif

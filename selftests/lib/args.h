@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* The arguments of a program, by getopt_long(3). */
-#ifndef LIB_ARGS_H
-#define LIB_ARGS_H
+#pragma once
 
 #include <cstdint>
 #include <initializer_list>
@@ -24,5 +23,3 @@ struct Option {
  */
 char **parse_arguments(int argc, char **argv, const char *usage,
 		       std::initializer_list<Option> options);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Child processes, and memory that they share with their parent. */
-#ifndef LIB_CHILD_H
-#define LIB_CHILD_H
+#pragma once
 
 #include <sys/types.h>
 #include <unistd.h>
@@ -41,5 +40,3 @@ private:
 	static pid_t spawn();
 	pid_t pid_;
 };
-
-#endif

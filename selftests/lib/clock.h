@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* What time it is, by the clocks of clock_gettime(2), which does not fail. */
-#ifndef LIB_CLOCK_H
-#define LIB_CLOCK_H
+#pragma once
 
 #include <cstdint>
 #include <ctime>
@@ -31,5 +30,3 @@ inline void spin(long milliseconds)
 		for (volatile int i = 0; i < 100000;)
 			i = i + 1;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Where the calling thread runs, sched_setaffinity(2), and when. */
-#ifndef LIB_CPUS_H
-#define LIB_CPUS_H
+#pragma once
 
 #include <vector>
 
@@ -16,5 +15,3 @@ void run_on(int cpu);
  * can be over before it began.
  */
 void be_rescheduled();
-
-#endif

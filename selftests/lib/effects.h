@@ -3,8 +3,7 @@
  * The side effects that a hit of a breakpoint can have, each with the set-up that shows it and
  * the numbers that it must show. The tests and the probe measure with the same code.
  */
-#ifndef EFFECTS_H
-#define EFFECTS_H
+#pragma once
 
 #include <cstdint>
 
@@ -59,5 +58,3 @@ constexpr Verdict rejects = { true, 0 };
 
 /* Hits a breakpoint in the calling thread HITS times. */
 Observed observe(const Setup &setup, Verdict verdict);
-
-#endif

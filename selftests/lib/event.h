@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Perf events: what perf_event_open(2) is asked for, and the descriptor that it gives back. */
-#ifndef LIB_EVENT_H
-#define LIB_EVENT_H
+#pragma once
 
 #include <linux/hw_breakpoint.h>
 #include <linux/perf_event.h>
@@ -151,5 +150,3 @@ public:
 private:
 	Fd fd_;
 };
-
-#endif

@@ -5,13 +5,10 @@
  * measured ends in one of them, a call whose errno is a result returns 0 or that errno. After a
  * call that succeeded errno holds leftovers, and nobody looks at it.
  */
-#ifndef LIB_FAIL_H
-#define LIB_FAIL_H
+#pragma once
 
 /* What should work does not: @what, with the errno @err. */
 [[noreturn]] void setup_failed(const char *what, int err);
 
 /* The kernel or the machine lacks what is to be measured. */
 [[noreturn]] void unavailable(const char *reason);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* File descriptors, which close as their owner goes; in pairs, and sent to other processes. */
-#ifndef LIB_FD_H
-#define LIB_FD_H
+#pragma once
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -59,5 +58,3 @@ struct Pipe {
  */
 int send_fd(int socket, int fd, int flags = 0);
 Fd receive_fd(int socket, int *err, int flags = 0);
-
-#endif

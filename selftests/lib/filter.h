@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* The filter that tests put on their events: a program whose verdict they choose. */
-#ifndef LIB_FILTER_H
-#define LIB_FILTER_H
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -87,5 +86,3 @@ private:
 
 	std::unique_ptr<Loaded<struct filter>> program_;
 };
-
-#endif

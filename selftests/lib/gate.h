@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* A line that threads and children wait at, until another lets one of them go: eventfd(2). */
-#ifndef LIB_GATE_H
-#define LIB_GATE_H
+#pragma once
 
 #include <sys/eventfd.h>
 
@@ -28,5 +27,3 @@ public:
 private:
 	Fd fd_{ eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE) };
 };
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* What breakpoints are put on, and how often it is hit. */
-#ifndef LIB_HIT_H
-#define LIB_HIT_H
+#pragma once
 
 #include <cstdint>
 
@@ -22,5 +21,3 @@ void hit_other(uint64_t value);
 /* With the values from 0 on. */
 void hit_times(uint64_t times);
 void hit_other_times(uint64_t times);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* JSON on stdout, value by value: commas and quotes come by themselves. */
-#ifndef LIB_JSON_H
-#define LIB_JSON_H
+#pragma once
 
 #include <string>
 #include <string_view>
@@ -46,5 +45,3 @@ private:
 	std::vector<Open> open_;
 	bool named_ = false;
 };
-
-#endif

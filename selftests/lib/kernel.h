@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* What the running kernel is, and its log. */
-#ifndef LIB_KERNEL_H
-#define LIB_KERNEL_H
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -23,5 +22,3 @@ uint64_t kernel_address_of(const std::string &function);
  * "perf_bpf_filter: test NAME". Without the right to write there is none.
  */
 void tell_kernel_log(const std::string &line);
-
-#endif

@@ -3,8 +3,7 @@
  * BPF programs. They come in skeletons, structs that bpftool makes of an object file, of which one
  * program is loaded: a kernel that lacks what another one needs does not matter then.
  */
-#ifndef LIB_PROGRAM_H
-#define LIB_PROGRAM_H
+#pragma once
 
 #include <bpf/libbpf.h>
 #include <linux/bpf.h>
@@ -89,5 +88,3 @@ private:
 	Skeleton *skel_;
 	bpf_program *program_;
 };
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Pseudo-random choices that a seed repeats, for what makes hits and calls in every order. */
-#ifndef RANDOM_H
-#define RANDOM_H
+#pragma once
 
 #include <cstdint>
 #include <initializer_list>
@@ -36,5 +35,3 @@ public:
 private:
 	uint64_t state_;
 };
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* The ring buffer of an event, as perf_event_open(2) has it under "MMAP layout". */
-#ifndef LIB_RING_H
-#define LIB_RING_H
+#pragma once
 
 #include <linux/perf_event.h>
 
@@ -67,5 +66,3 @@ private:
 	static constexpr size_t MOST = 2048; /* records remembered, of all drain()s together */
 	Seen seen_[MOST];
 };
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Signals, caught and counted or handled for as long as an object lives. */
-#ifndef LIB_SIGNALS_H
-#define LIB_SIGNALS_H
+#pragma once
 
 #include <signal.h>
 #include <sys/types.h>
@@ -74,5 +73,3 @@ struct TrapInfo {
 constexpr uint32_t TRAP_WAS_BLOCKED = 1; /* TRAP_PERF_FLAG_ASYNC */
 
 TrapInfo trap_info(const siginfo_t &info);
-
-#endif

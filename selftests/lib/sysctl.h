@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Settings of the kernel, proc(5), and back again. */
-#ifndef LIB_SYSCTL_H
-#define LIB_SYSCTL_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -37,5 +36,3 @@ class SlowSampling : Sysctl {
 public:
 	SlowSampling();
 };
-
-#endif

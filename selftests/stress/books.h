@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* The books that actors keep, in memory that all processes of a round share. */
-#ifndef STRESS_BOOKS_H
-#define STRESS_BOOKS_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -56,5 +55,3 @@ void expect_same(const char *what, uint64_t expected, uint64_t came);
 
 void add(Books &sum, const Books &books);
 void print_books(const char *of, const Books &books);
-
-#endif

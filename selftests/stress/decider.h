@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* The programs of stress.bpf.c. */
-#ifndef STRESS_DECIDER_H
-#define STRESS_DECIDER_H
+#pragma once
 
 #include "bpf/stress.h"
 #include "lib/program.h"
@@ -45,5 +44,3 @@ public:
 private:
 	bpf_link *link_;
 };
-
-#endif

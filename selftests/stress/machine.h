@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-#ifndef STRESS_MACHINE_H
-#define STRESS_MACHINE_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -24,5 +23,3 @@ void look_at_machine();
 
 /* Runs a task on that CPU alone, or on any if it is below 0; if the CPU is gone, as before. */
 void prefer_cpu(pid_t pid, int cpu);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Who takes part in a round: actors, what meddles with them, and noise, each a table to draw from. */
-#ifndef STRESS_PARTS_H
-#define STRESS_PARTS_H
+#pragma once
 
 #include <cstdint>
 #include <span>
@@ -95,5 +94,3 @@ void execs(const Part &part);
 
 /* perf_bpf_stress --hit EVENT RESULT FROM, which execs() becomes; the exit code. */
 int hit_after_exec(int event_fd, int result, uint64_t from);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-#ifndef STRESS_SCENE_H
-#define STRESS_SCENE_H
+#pragma once
 
 #include <atomic>
 #include <optional>
@@ -117,5 +116,3 @@ private:
 	std::atomic<bool> stop_ = false;
 	std::thread thread_;
 };
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* What nearly every test needs. */
-#ifndef TESTS_COMMON_H
-#define TESTS_COMMON_H
+#pragma once
 
 #include "harness/test.h"
 #include "lib/child.h"
@@ -51,5 +50,3 @@ inline void expect_delivered(const Ring &ring, uint64_t hits,
 	expect(std::equal_to(), "", Signals::count(SETSIG), hits, "signals", at.file_name(),
 	       at.line());
 }
-
-#endif

@@ -15,7 +15,6 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
-#include <string>
 #include <thread>
 
 #include "lib/kernel.h"

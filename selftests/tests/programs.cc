@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
-#include <ctime>
 
 #include "lib/clock.h"
 #include "lib/kernel.h"

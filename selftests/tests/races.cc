@@ -8,7 +8,6 @@
 
 #include <atomic>
 #include <cerrno>
-#include <ctime>
 #include <iterator>
 #include <optional>
 #include <thread>

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <linux/bpf.h>
 #include <linux/capability.h>
-#include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -12,7 +11,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <iterator>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* What more than one of the uses needs: the programs of uses.bpf.c, and their event. */
-#ifndef USES_H
-#define USES_H
+#pragma once
 
 #include "harness/test.h"
 #include "lib/program.h"
@@ -23,5 +22,3 @@ inline Event event_in_all_threads(const perf_event_attr &attr)
 	all.inherit_thread = 1; /* but not in forked processes */
 	return Event(all);
 }
-
-#endif
