@@ -184,16 +184,12 @@ const std::vector<Kind> &kinds();
 
 [[noreturn]] void episode(uint64_t seed);
 
-/* --- attributes --- */
-
 /* Of an event that may be opened, or now and then not. */
 perf_event_attr attributes(Worker &w, bool of_breakpoints);
 perf_event_attr of_breakpoint(Random &random);
 void spoil(perf_event_attr &attr, Worker &w);
 /* Nanoseconds, for the kernel's clocks. */
 uint64_t clock_period(Random &random);
-
-/* --- what is left behind --- */
 
 /* What the kernel has of what the calls make: in the end there must be no more than before. */
 std::map<std::string, uint64_t> census();

@@ -2,14 +2,11 @@
 /* What is compiled once for all, as it takes longer than most files here: see the Makefile. */
 #include <algorithm>
 #include <atomic>
-#include <deque>
 #include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
-#include <source_location>
-#include <span>
 #include <string>
 #include <thread>
 #include <vector>

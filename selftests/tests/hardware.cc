@@ -32,17 +32,13 @@ constexpr uint64_t COPY = 1;
 /* A disabled counter that overflows at every hit. The kernel makes the hits, in kernel mode. */
 static perf_event_attr hardware(uint64_t config = 0)
 {
-	perf_event_attr attr = {};
+	perf_event_attr attr = software(config, 1);
 
-	attr.size = sizeof(attr);
 	if (!(std::ifstream("/sys/bus/event_source/devices/perf_bpf_pmu/type") >> attr.type))
 		unavailable(no_pmu);
-	attr.config = config;
-	attr.sample_period = 1;
 	attr.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_ADDR;
 	attr.wakeup_events = 1;
 	attr.exclude_hv = 1;
-	attr.disabled = 1;
 	return attr;
 }
 
