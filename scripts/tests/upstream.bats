@@ -1,0 +1,150 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0
+load common
+
+# committed: the clone of this repository in $T/top, as the date of the mails is that of a commit
+committed() {
+	git -C "$T/top" init -q
+	git -C "$T/top" add -A
+	git -C "$T/top" -c user.name=t -c user.email=t@localhost commit -q -m top
+}
+
+# The real sets and patches, and no tree: what is wrong with them is told before one is asked for.
+real_sets() {
+	mkdir -p "$T/top/patches"
+	cp -r "$SCRIPTS" "$T/top"
+	cp -r "$SCRIPTS/../patches/linux-7.3" "$T/top/patches"
+	sets=$T/top/patches/linux-7.3/upstream
+	printf '#!/bin/sh\necho "fetch: no tree here" >&2\nexit 1\n' >"$T/top/scripts/fetch"
+	committed
+}
+
+# told_of LINE: what the script says once the sets were made wrong, instead of asking for a tree
+told_of() {
+	run "$T/top/scripts/upstream" 7.3
+	one_line "upstream: $1"
+}
+
+@test "upstream: the sets have each patch once, and no words of this repository" {
+	real_sets
+	run "$T/top/scripts/upstream"
+	one_line "fetch: no tree here"
+}
+
+@test "upstream: a patch in no set, in two, or one that there is not" {
+	real_sets
+	sed -i /^0014/d "$sets/perf-urgent"
+	told_of "0014-hw_breakpoint-come-back-from-stop.patch is in no set of upstream/; *"
+	echo 0014-hw_breakpoint-come-back-from-stop.patch | tee -a "$sets/bpf" >>"$sets/x86-mm"
+	told_of "0014-hw_breakpoint-come-back-from-stop.patch is in more than one set of upstream/"
+	echo 0099-none.patch >>"$sets/bpf"
+	told_of "upstream/bpf names 0099-none.patch, and there is no such patch"
+}
+
+@test "upstream: a test in no set" {
+	real_sets
+	sed -i /^selftests/d "$sets/x86-mm"
+	told_of "selftests-x86.patch is in no set of upstream/; *"
+}
+
+@test "upstream: a set with no tree, no letter, or that needs what there is not, or itself" {
+	real_sets
+	sed -i '1s/ \[PATCH\]//' "$sets/perf-core"
+	told_of "upstream/perf-core does not begin with a '# TREE \[PREFIX\] TREE BRANCH' line"
+	sed -i -e '1s/TREE/& [PATCH]/' -e '2,$s/^#.*/#/' "$sets/perf-core"
+	told_of "upstream/perf-core has no cover letter"
+	cp "$SCRIPTS/../patches/linux-7.3/upstream/perf-core" "$sets"
+	sed -i '1a # NEEDS nobody' "$sets/perf-core"
+	told_of "upstream/perf-core needs nobody, and there is no such set"
+	sed -i 's/nobody/bpf-next/' "$sets/perf-core"
+	sed -i 's/^# NEEDS .*/& perf-core/' "$sets/bpf-next"
+	told_of "upstream/bpf-next needs itself"
+}
+
+@test "upstream: words about this repository, in a message, in code, in a cover letter" {
+	real_sets
+	sed -i '/^Tests:/i As rule C6 says.\n' "$T/top/patches/linux-7.3"/0008-*
+	told_of "this is about this repository, and no words for upstream: 0008-*As rule C6 says."
+	sed -i '/C6/,+1d' "$T/top/patches/linux-7.3"/0008-*
+	sed -i 's/^+.*cookie;$/& \/* see perf_bpf_filter *\//' "$T/top/patches/linux-7.3"/0008-*
+	told_of "this is about this repository, and no words for upstream: 0008-*see perf_bpf_filter *"
+	cp "$SCRIPTS/../patches/linux-7.3"/0008-* "$T/top/patches/linux-7.3"
+	sed -i '$i # The mutants show it.' "$sets/bpf"
+	told_of "this is about this repository, and no words for upstream: upstream/bpf:*mutants show it."
+}
+
+@test "upstream: a Fixes: line as nobody reads it" {
+	real_sets
+	sed -i 's/^Fixes: \(.......\)..... /Fixes: \1 /' "$T/top/patches/linux-7.3"/0008-*
+	told_of "not as Fixes: is written, 12 digits and (\"the subject\"): 0008-*"
+}
+
+# patch_of NAME OLD NEW: from one tree to the next
+patch_of() {
+	printf 'From: A <a@b.example>\nSubject: [PATCH] %s: Do it\n\nSay why.\n\nTests: it.* in the selftests\nperf_bpf_filter.\n\n---\n' "$1"
+	(cd "$T" && diff -u --label a/kernel/core.c --label b/kernel/core.c "$2/kernel/core.c" "$3/kernel/core.c") || true
+}
+
+# A series of two patches side by side, in two sets; the second needs the first.
+fake_sets() {
+	local dir=$T/top/patches/linux-7.3
+	sets=$dir/upstream
+	mkdir -p "$sets"
+	cp -r "$SCRIPTS" "$T/top"
+	fake_tree "$T/tree" 7.3.9
+	cp -r "$T/tree" "$T/one"
+	sed -i 's/line28;/line28_one;/' "$T/one/kernel/core.c"
+	cp -r "$T/one" "$T/two"
+	sed -i 's/line30;/line30_two;/' "$T/two/kernel/core.c"
+	patch_of one tree one >"$dir/0001-one.patch"
+	patch_of two one two >"$dir/0002-two.patch"
+	printf '# BASE linux-7.3 7.3.9-1\n0001-one.patch\n0002-two.patch\n' >"$dir/series"
+	printf '# TREE [PATCH one] a master\n#\n# one: All\n#\n# At last.\n0001-one.patch\n' >"$sets/b-one"
+	printf '# TREE [PATCH] c next\n# NEEDS b-one\n#\n# two: All\n#\n# Too.\n0002-two.patch\n' >"$sets/a-two"
+	mkdir "$T/tree/scripts"
+	printf '#!/bin/sh\ncase "$*" in *--nom*) echo list@d.example ;; esac\necho "M <m@d.example>"\n' \
+		>"$T/tree/scripts/get_maintainer.pl"
+	printf '#!/bin/sh\nexit 0\n' >"$T/tree/scripts/checkpatch.pl"
+	printf '#!/bin/sh\necho "%s"\n' "$T/tree" >"$T/top/scripts/fetch"
+	chmod +x "$T/tree/scripts/"*
+	committed
+}
+
+@test "upstream: a set behind what it needs, people once, a letter, and no sign-off" {
+	fake_sets
+	run "$T/top/scripts/upstream" 7.3
+	[ "$status" -eq 0 ] || { echo "$output"; false; }
+	[ "${lines[0]}" = "$T/top/dist/upstream/b-one" ] && [ "${#lines[@]}" -eq 2 ]
+	cd "$T/top/dist/upstream"
+	[ "$(find . -type f | sort | xargs)" = "./a-two/0000-cover-letter.patch ./a-two/0001-two-Do-it.patch ./b-one/0000-cover-letter.patch ./b-one/0001-one-Do-it.patch" ]
+	grep -qx 'Subject: \[PATCH one 0/1\] one: All' b-one/0000*
+	grep -qx 'At last.' b-one/0000*
+	grep -q '^For a, master. Each change applies to Linux 7.3.9 by itself.$' b-one/0000*
+	grep -qx '  one: All' a-two/0000*
+	! grep -q 'by itself' a-two/0000* || false
+	[ "$(cat b-one/0001* | grep -c 'm@d.example')" -eq 1 ] && grep -q 'list@d.example' b-one/0001*
+	! grep -qE 'perf_bpf_filter|^Signed-off-by:' */* || false
+}
+
+@test "upstream: a set that does not name what it needs; checkpatch; an old result does not stay" {
+	fake_sets
+	mkdir -p "$T/top/dist/upstream/old"
+	sed -i '/NEEDS/d' "$sets/a-two"
+	run "$T/top/scripts/upstream" 7.3
+	one_line "upstream: git am does not take upstream/a-two: *kernel/core.c*"
+	[ ! -e "$T/top/dist/upstream" ]
+	sed -i '1a # NEEDS b-one' "$sets/a-two"
+	printf '#!/bin/sh\necho "0001.patch:9: WARNING: no"\nexit 1\n' >"$T/tree/scripts/checkpatch.pl"
+	run "$T/top/scripts/upstream" 7.3
+	one_line "upstream: checkpatch, of upstream/b-one: 0001.patch:9: WARNING: no"
+	[ ! -e "$T/top/dist/upstream" ]
+}
+
+@test "upstream: no such base, or one with no sets" {
+	run "$SCRIPTS/upstream" 4.19
+	one_line "upstream: no such base: 4.19"
+	run "$SCRIPTS/upstream" 6.1
+	one_line "upstream: no sets in patches/linux-6.1/upstream"
+	run "$SCRIPTS/upstream" 6.1 7.3
+	one_line "usage: upstream \[BASE\]"
+}
