@@ -821,7 +821,7 @@ TEST("events.throttle", "C4", "a clock that is too fast is throttled though all 
  * The records alone do not say that the clock has stopped. Between two looks at the ring, both of
  * which find it in the same throttle, there must be no run.
  */
-TEST("events.throttle_stops", "C4", "a clock that is throttled stops though all is rejected")
+static void check_throttle_stops(bool accept)
 {
 	constexpr long ENOUGH_MILLISECONDS = 10000;
 	perf_event_attr attr = counter(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK);
@@ -834,6 +834,7 @@ TEST("events.throttle_stops", "C4", "a clock that is throttled stops though all 
 	Ring ring(event);
 	SlowSampling slow;
 
+	filter.returns(accept);
 	event.must_attach(filter);
 	event.enable();
 	for (long end = milliseconds_now() + ENOUGH_MILLISECONDS;
@@ -853,4 +854,14 @@ TEST("events.throttle_stops", "C4", "a clock that is throttled stops though all 
 	EXPECT_EQ(throttles >= HITS, true, "throttle records");
 	EXPECT_EQ(looks > 0, true, "looks at a throttled clock");
 	EXPECT_EQ(wrong, 0, "looks at a throttled clock that found it running");
+}
+
+TEST("events.throttle_stops", "C4", "a clock that is throttled stops though all is rejected")
+{
+	check_throttle_stops(false);
+}
+
+TEST("events.throttle_stops.accepted", "C4", "a clock that is throttled stops though all is accepted")
+{
+	check_throttle_stops(true);
 }
