@@ -375,6 +375,35 @@ TEST("others.tracepoint_child_exit", "C5", "an exiting child takes no program fr
 	EXPECT_EQ(filter.runs(), (1 + CHILDREN) * HITS, "runs before and after each child");
 }
 
+/* What BPF_TASK_FD_QUERY says of @event: 0 and the program's number, or the error. */
+static int query(const Event &event, __u32 &id)
+{
+	__u32 length = 0, type;
+	__u64 offset, addr;
+
+	id = 0;
+	return -bpf_task_fd_query(gettid(), event.fd(), 0, nullptr, &length, &id, &type, &offset,
+				  &addr);
+}
+
+TEST("others.query", "C5", "a query tells the program of a tracepoint, and of no overflow")
+{
+	Filter tracing(Program::ON_TRACEPOINT), filter;
+	Event on_trace(tracepoint()), on_hit(breakpoint(hit));
+	bpf_prog_info info = {};
+	__u32 size = sizeof(info), id;
+
+	if (bpf_obj_get_info_by_fd(tracing.prog_fd(), &info, &size))
+		setup_failed("bpf_obj_get_info_by_fd", errno);
+	for (const Event *event : { &on_trace, &on_hit })
+		EXPECT_EQ(query(*event, id), ENOENT, "error with no program");
+	on_trace.must_attach(tracing);
+	on_hit.must_attach(filter);
+	EXPECT_EQ(query(on_trace, id), 0, "error of a tracepoint");
+	EXPECT_EQ(id, info.id, "program of a tracepoint");
+	EXPECT_EQ(query(on_hit, id), EOPNOTSUPP, "error of a breakpoint");
+}
+
 TEST("others.tracepoint_detach", "C5",
      "a tracepoint's program goes with its link, and no hit is lost on the way")
 {
