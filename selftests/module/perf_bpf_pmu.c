@@ -93,8 +93,10 @@ static void count(struct perf_event *event, u64 n, struct pt_regs *regs)
 		return;
 
 	local64_add(n, &event->count);
-	if (!is_sampling_event(event) || local64_sub_return(n, &hwc->period_left) > 0)
+	if (is_sampling_event(event) && local64_sub_return(n, &hwc->period_left) > 0)
 		return;
+
+	/* One that does not sample overflows as well: this counter is as short as can be. */
 
 	last_period = hwc->last_period;
 	hwc->last_period = hwc->sample_period;
