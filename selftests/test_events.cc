@@ -330,13 +330,14 @@ static const struct {
 	{ "IP", 0, 3 },
 	{ "a callchain of 1", PERF_SAMPLE_CALLCHAIN, 3 + 3 },
 	{ "4 registers", PERF_SAMPLE_REGS_USER, 3 + 5 },
+	{ "the address", PERF_SAMPLE_ADDR, 3 + 1 },
 };
 
 /* Its records are its own, and so many as it has counted. */
 static void check_own_samples(const char *who, const char *what, const Event &event, Ring &ring,
 			      size_t words)
 {
-	uint64_t size = 0, id = 0, chain = 0;
+	uint64_t size = 0, id = 0, chain = 0, addr = 0;
 	auto samples = ring.take_samples();
 
 	for (auto &sample : samples) {
@@ -346,13 +347,15 @@ static void check_own_samples(const char *who, const char *what, const Event &ev
 		if (words == 6 && sample.size() == words)
 			chain += sample[3] != 2 || sample[4] != uint64_t(PERF_CONTEXT_USER) ||
 				 sample[5] != sample[2];
+		if (words == 4 && sample.size() == words)
+			addr += !sample[3];
 	}
-	if (size || id || chain || samples.size() != event.count())
+	if (size || id || chain || addr || samples.size() != event.count())
 		note("%s, the other samples %s: %zu samples of %lu, %lu wrong sizes, %lu wrong "
 		     "ids, "
-		     "%lu wrong callchains",
-		     who, what, samples.size(), event.count(), size, id, chain);
-	EXPECT_EQ(size + id + chain, 0, "records that are not as if the event were alone");
+		     "%lu wrong callchains, %lu without an address",
+		     who, what, samples.size(), event.count(), size, id, chain, addr);
+	EXPECT_EQ(size + id + chain + addr, 0, "records that are not as if the event were alone");
 	EXPECT_EQ(samples.size(), event.count(), "samples");
 }
 

@@ -353,6 +353,23 @@ static const bool added_throttle = [] {
 	return true;
 }();
 
+/* The driver has left the sample as it found the stack, but for what a sample has to have. */
+TEST("hardware.no_address", "C15", "a program sees no stray address of a counter")
+{
+	for (Program which : { Program::LOOKS, Program::GETS_STACK })
+		for (Context context : { NMI, IRQ, TASK }) {
+			Hits hits(context);
+			Filter filter(which);
+			Event event(hardware());
+
+			event.must_attach(filter);
+			event.enable();
+			hits.make(HITS);
+			EXPECT_EQ(filter.runs(), HITS, "runs of the program");
+			EXPECT_EQ(filter.look().stray, 0, "runs that saw an address");
+		}
+}
+
 /* All in one interrupt: it is the answer to the overflow that stops the counter. */
 TEST("hardware.nmi.limit.at_once", "C2", "of more hits than its limit a counter counts no more")
 {
