@@ -864,7 +864,8 @@ TEST("events.throttle_stops", "C4", "a clock that is throttled stops though all 
 	check_throttle_stops(false);
 }
 
-TEST("events.throttle_stops.accepted", "C4", "a clock that is throttled stops though all is accepted")
+TEST("events.throttle_stops.accepted", "C4",
+     "a clock that is throttled stops though all is accepted")
 {
 	check_throttle_stops(true);
 }

@@ -244,7 +244,8 @@ TEST("programs.stack", "C1", "the stack of a rejected hit begins where it hit")
 static perf_event_attr with_sample()
 {
 	if (kernel_before(6, 3))
-		unavailable("the kernel fills in the sample after the program has run (before 6.3)");
+		unavailable(
+			"the kernel fills in the sample after the program has run (before 6.3)");
 
 	perf_event_attr attr = breakpoint(hit);
 
