@@ -93,9 +93,13 @@ static void count(struct perf_event *event, u64 n, struct pt_regs *regs)
 		return;
 
 	local64_add(n, &event->count);
-	if (!is_sampling_event(event) || local64_sub_return(n, &hwc->period_left) > 0)
+	if (is_sampling_event(event) && local64_sub_return(n, &hwc->period_left) > 0)
 		return;
 
+	/* One that does not sample overflows as well: this counter is as short as can be. */
+
+	/* As a stack may be that was used before. */
+	memset(&data, 0xa5, sizeof(data));
 	last_period = hwc->last_period;
 	hwc->last_period = hwc->sample_period;
 	local64_set(&hwc->period_left, hwc->sample_period);

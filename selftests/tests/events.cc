@@ -321,13 +321,14 @@ static const struct {
 	{ "IP", 0, 3 },
 	{ "a callchain of 1", PERF_SAMPLE_CALLCHAIN, 3 + 3 },
 	{ "4 registers", PERF_SAMPLE_REGS_USER, 3 + 5 },
+	{ "the address", PERF_SAMPLE_ADDR, 3 + 1 },
 };
 
 /* Its records are its own, and so many as it has counted. */
 static void check_own_samples(const char *who, const char *what, const Event &event, Ring &ring,
 			      size_t words)
 {
-	uint64_t size = 0, id = 0, chain = 0;
+	uint64_t size = 0, id = 0, chain = 0, addr = 0;
 	auto samples = ring.take_samples();
 
 	for (auto &sample : samples) {
@@ -337,13 +338,15 @@ static void check_own_samples(const char *who, const char *what, const Event &ev
 		if (words == 6 && sample.size() == words)
 			chain += sample[3] != 2 || sample[4] != uint64_t(PERF_CONTEXT_USER) ||
 				 sample[5] != sample[2];
+		if (words == 4 && sample.size() == words)
+			addr += !sample[3];
 	}
-	if (size || id || chain || samples.size() != event.count())
+	if (size || id || chain || addr || samples.size() != event.count())
 		note("%s, the other samples %s: %zu samples of %lu, %lu wrong sizes, %lu wrong "
 		     "ids, "
-		     "%lu wrong callchains",
-		     who, what, samples.size(), event.count(), size, id, chain);
-	EXPECT_EQ(size + id + chain, 0, "records that are not as if the event were alone");
+		     "%lu wrong callchains, %lu without an address",
+		     who, what, samples.size(), event.count(), size, id, chain, addr);
+	EXPECT_EQ(size + id + chain + addr, 0, "records that are not as if the event were alone");
 	EXPECT_EQ(samples.size(), event.count(), "samples");
 }
 
@@ -776,7 +779,7 @@ TEST("events.throttle", "C4", "a clock that is too fast is throttled though all 
  * The records alone do not say that the clock has stopped. Between two looks at the ring, both of
  * which find it in the same throttle, there must be no run.
  */
-TEST("events.throttle_stops", "C4", "a clock that is throttled stops though all is rejected")
+static void check_throttle_stops(bool accept)
 {
 	constexpr long ENOUGH_MILLISECONDS = 10000;
 	perf_event_attr attr = counter(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK);
@@ -789,6 +792,7 @@ TEST("events.throttle_stops", "C4", "a clock that is throttled stops though all 
 	Ring ring(event);
 	SlowSampling slow;
 
+	filter.returns(accept);
 	event.enable(filter);
 	for (long end = milliseconds_now() + ENOUGH_MILLISECONDS;
 	     throttles < HITS && milliseconds_now() < end;) {
@@ -807,4 +811,15 @@ TEST("events.throttle_stops", "C4", "a clock that is throttled stops though all 
 	EXPECT_GE(throttles, HITS, "throttle records");
 	EXPECT_GT(looks, 0, "looks at a throttled clock");
 	EXPECT_EQ(wrong, 0, "looks at a throttled clock that found it running");
+}
+
+TEST("events.throttle_stops", "C4", "a clock that is throttled stops though all is rejected")
+{
+	check_throttle_stops(false);
+}
+
+TEST("events.throttle_stops.accepted", "C4",
+     "a clock that is throttled stops though all is accepted")
+{
+	check_throttle_stops(true);
 }

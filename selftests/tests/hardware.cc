@@ -338,6 +338,65 @@ static const bool added_throttle = [] {
 	return true;
 }();
 
+/* The driver has left the sample as it found the stack, but for what a sample has to have. */
+TEST("hardware.no_address", "C15", "a program sees no stray address of a counter")
+{
+	for (Program which : { Program::LOOKS, Program::GETS_STACK })
+		for (Context context : { NMI, IRQ, TASK }) {
+			Hits hits(context);
+			Filter filter(which);
+			Event event(hardware());
+
+			event.must_attach(filter);
+			event.enable();
+			hits.make(HITS);
+			EXPECT_EQ(filter.runs(), HITS, "runs of the program");
+			EXPECT_EQ(filter.look().stray, 0, "runs that saw an address");
+		}
+}
+
+/* All in one interrupt: it is the answer to the overflow that stops the counter. */
+TEST("hardware.nmi.limit.at_once", "C2", "of more hits than its limit a counter counts no more")
+{
+	Hits hits(NMI);
+	Filter filter;
+	Event event(hardware());
+	Ring ring(event);
+
+	filter.returns(1);
+	event.must_attach(filter);
+	event.must_refresh(LIMIT);
+	hits.make(HITS);
+	ring.drain();
+	EXPECT_EQ(event.count(), LIMIT, "hits counted");
+	EXPECT_EQ(filter.runs(), LIMIT, "runs of the program");
+	EXPECT_EQ(ring.samples(), LIMIT, "samples");
+}
+
+/* It interrupts all the same, as a counter does that is shorter than its count. */
+TEST("hardware.counting", "C3", "on a counter that does not sample a program never runs")
+{
+	for (Context context : { NMI, IRQ, TASK }) {
+		Hits hits(context);
+		perf_event_attr attr = hardware();
+		Filter filter;
+
+		attr.sample_period = 0;
+
+		Event event(attr);
+		Ring ring(event);
+
+		filter.returns(1);
+		event.must_attach(filter);
+		event.enable();
+		hits.make(HITS);
+		ring.drain();
+		EXPECT_EQ(event.count(), HITS, "hits counted");
+		EXPECT_EQ(filter.runs(), 0, "runs of the program");
+		EXPECT_EQ(ring.samples(), 0, "samples");
+	}
+}
+
 /* The kernel lets them have the counters in turn. Every other one rejects. */
 TEST("hardware.multiplexed", "C1", "more events than counters, each decides for itself")
 {
@@ -479,3 +538,47 @@ TEST_OF("hardware.nmi.bpf", "C6", "an NMI in the middle of bpf() is decided on, 
 
 TEST_OF("hardware.nmi_copy.bpf", "C6",
 	"an NMI in the middle of bpf() is, with copied registers too", check_amid_bpf(COPY))
+
+/* A task that is in bpf(2) for the most part, and bursts of hits into it. */
+TEST("hardware.nmi.bpf.throttle", "C4", "misses that are too many stop the counter")
+{
+	constexpr uint64_t MANY = 10000, BURSTS = 20;
+	constexpr int SECONDS = 10;
+	constexpr size_t VALUE = 1 << 20;
+	int there = other_cpu();
+	Hits hits(NMI);
+	Fd map(bpf_map_create(BPF_MAP_TYPE_ARRAY, nullptr, sizeof(int), VALUE, 1, nullptr));
+	Child busy([&] {
+		std::vector<char> value(VALUE);
+
+		for (run_on(there);;) {
+			int key = 0;
+
+			bpf_map_lookup_elem(map.get(), &key, value.data());
+		}
+		return 0;
+	});
+	Filter filter;
+	Event event(hardware(), busy.pid());
+	SlowSampling slow;
+	uint64_t missed = 0, most = 0;
+
+	if (!map.valid())
+		setup_failed("bpf_map_create", errno);
+	event.must_attach(filter);
+	event.enable();
+	for (time_t end = time(nullptr) + SECONDS; missed < BURSTS && time(nullptr) < end;) {
+		uint64_t count = event.count(), runs = filter.runs();
+
+		hits.make(MANY, there);
+		count = event.count() - count;
+		runs = filter.runs() - runs;
+		missed += count > runs;
+		most = std::max(most, count);
+		usleep(1000);
+	}
+	note("%llu bursts missed, %llu hits at most", (unsigned long long)missed,
+	     (unsigned long long)most);
+	EXPECT_EQ(missed > 0, true, "bursts that the program missed");
+	EXPECT_EQ(most < MANY / 2, true, "the counter stopped");
+}

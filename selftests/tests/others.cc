@@ -77,13 +77,14 @@ static perf_event_attr tracepoint()
 	return attr;
 }
 
-static perf_event_attr kprobe()
-{
 #ifdef __x86_64__
-	static const char symbol[] = "__x64_sys_getppid";
+static constexpr char sys_getppid[] = "__x64_sys_getppid";
 #else
-	static const char symbol[] = "__arm64_sys_getppid";
+static constexpr char sys_getppid[] = "__arm64_sys_getppid";
 #endif
+
+static perf_event_attr kprobe_on(const char *symbol)
+{
 	long type = number_in("/sys/bus/event_source/devices/kprobe/type");
 
 	if (type < 0)
@@ -93,6 +94,11 @@ static perf_event_attr kprobe()
 
 	attr.kprobe_func = reinterpret_cast<uintptr_t>(symbol);
 	return attr;
+}
+
+static perf_event_attr kprobe()
+{
+	return kprobe_on(sys_getppid);
 }
 
 /* Where hit() is in the program's file, which is where a uprobe goes. */
@@ -361,6 +367,89 @@ TEST("others.tracepoint_child_exit", "C5", "an exiting child takes no program fr
 		getppid_times(HITS);
 	}
 	EXPECT_EQ(filter.runs(), (1 + CHILDREN) * HITS, "runs before and after each child");
+}
+
+/* What BPF_TASK_FD_QUERY says of @event: 0 and the program's number, or the error. */
+static int query(const Event &event, __u32 &id)
+{
+	__u32 length = 0, type;
+	__u64 offset, addr;
+
+	id = 0;
+	return -bpf_task_fd_query(gettid(), event.fd(), 0, nullptr, &length, &id, &type, &offset,
+				  &addr);
+}
+
+/* In what the program on the breakpoint calls, to read its event. */
+TEST("others.kprobe.nested", "C5", "a kprobe program does not run in the middle of another one")
+{
+	Filter filter(Program::LOOKS), tracing(Program::ON_KPROBE);
+	Event event(breakpoint(hit)), probe(kprobe_on("perf_event_read_local"));
+
+	tracing.returns(1);
+	event.must_attach(filter);
+	event.enable();
+	probe.enable();
+	hit_times(HITS);
+	EXPECT_EQ(probe.count(), HITS, "hits of the kprobe without a program");
+	probe.must_attach(tracing);
+	hit_times(HITS);
+	EXPECT_EQ(filter.runs(), 2 * HITS, "runs of the program on the breakpoint");
+	EXPECT_EQ(tracing.runs(), 0, "runs of the program on the kprobe");
+	EXPECT_EQ(probe.count(), HITS, "hits of the kprobe, which the miss filters out");
+}
+
+static __u32 id_of(const Filter &filter)
+{
+	bpf_prog_info info = {};
+	__u32 size = sizeof(info);
+
+	if (bpf_obj_get_info_by_fd(filter.prog_fd(), &info, &size))
+		setup_failed("bpf_obj_get_info_by_fd", errno);
+	return info.id;
+}
+
+TEST("others.query", "C5", "a query tells the program of a tracepoint, and of no overflow")
+{
+	Filter tracing(Program::ON_TRACEPOINT), filter;
+	Event on_trace(tracepoint()), on_hit(breakpoint(hit));
+	__u32 id;
+
+	for (const Event *event : { &on_trace, &on_hit })
+		EXPECT_EQ(query(*event, id), ENOENT, "error with no program");
+	on_trace.must_attach(tracing);
+	on_hit.must_attach(filter);
+	EXPECT_EQ(query(on_trace, id), 0, "error of a tracepoint");
+	EXPECT_EQ(id, id_of(tracing), "program of a tracepoint");
+	EXPECT_EQ(query(on_hit, id), EOPNOTSUPP, "error of a breakpoint");
+}
+
+TEST("others.tracepoint_gone", "C8", "a tracepoint's program goes with its event, or its link")
+{
+	constexpr int ENOUGH_MILLISECONDS = 5000;
+
+	for (bool by_link : { false, true }) {
+		__u32 id = 0;
+		{
+			Filter filter(Program::ON_TRACEPOINT);
+			Event event(tracepoint());
+			Fd link;
+
+			if (by_link && filter.can_link())
+				link = filter.link(event);
+			else
+				event.must_attach(filter);
+			id = id_of(filter);
+		}
+
+		bool there = true;
+
+		for (int i = 0; there && i < ENOUGH_MILLISECONDS; i++) {
+			usleep(1000);
+			there = Fd(bpf_prog_get_fd_by_id(id)).valid();
+		}
+		EXPECT_EQ(there, false, "the program is there");
+	}
 }
 
 TEST("others.tracepoint_detach", "C5",

@@ -318,11 +318,11 @@ TEST("programs.tail_call", "C1", "the verdict of a tail call's target is the ver
 	EXPECT_EQ(ring.samples(), 1, "samples");
 }
 
-TEST("programs.returns", "C2", "all that is not 0 accepts, however large or negative")
+static void check_returns(Program program)
 {
 	for (uint32_t verdict :
 	     { 1u, 2u, 0x100u, 0x10000u, uint32_t(INT_MAX), uint32_t(INT_MIN), uint32_t(-1) }) {
-		Filter filter;
+		Filter filter(program);
 		Signals signals({ SETSIG });
 		Event event(breakpoint(hit));
 		Ring ring(event);
@@ -337,6 +337,16 @@ TEST("programs.returns", "C2", "all that is not 0 accepts, however large or nega
 		EXPECT_EQ(event.count(), LIMIT, "hits counted until the limit");
 		expect_delivered(ring, LIMIT);
 	}
+}
+
+TEST("programs.returns", "C2", "all that is not 0 accepts, however large or negative")
+{
+	check_returns(Program::ON_OVERFLOW);
+}
+
+TEST("programs.returns.stack", "C2", "so does what a program returns that walks the stack")
+{
+	check_returns(Program::GETS_STACK);
 }
 
 TEST("programs.changes_its_mind", "C1", "each hit goes by the verdict of its own run")

@@ -170,6 +170,47 @@ TEST("races.detach.sigtrap", "C6", "a hit that races a detach raises SIGTRAP, on
 	race_detach(event, there, [&](uint64_t times) { return signals_missed(SIGTRAP, times); });
 }
 
+/*
+ * The end of a child wakes whoever polls the event that it has inherited from. What a hit of that has
+ * pending it must neither send a second time nor forget.
+ */
+TEST("races.exit", "C6", "a hit beside children that exit sends its signal, once")
+{
+	constexpr uint64_t RACES = 400'000, BATCH = 100;
+	constexpr int SECONDS = 8, ENOUGH_MILLISECONDS = 200;
+	const int there = two_cpus().there;
+	perf_event_attr attr = breakpoint(hit);
+	Signals signals({ SETSIG });
+	auto &ended = shared_with_children<std::atomic<uint64_t>>();
+	uint64_t hits = 0;
+
+	attr.inherit = 1;
+
+	/* One that no child has, or the child may come to run with the events of its parent. */
+	Event other(software(PERF_COUNT_SW_TASK_CLOCK));
+	Event event(attr);
+
+	event.async(SETSIG, gettid());
+	event.enable();
+
+	Child parent([&] {
+		for (run_on(there);; ended++)
+			std::thread([] {}).join();
+		return 0;
+	});
+
+	for (Bound bound(RACES, SECONDS); Signals::count(SETSIG) == hits && !bound.reached(hits);) {
+		hit_times(BATCH);
+		hits += BATCH;
+		/* The exit of a child may have taken a signal upon itself. */
+		for (int i = 0; Signals::count(SETSIG) < hits && i < ENOUGH_MILLISECONDS; i++)
+			usleep(1000);
+	}
+	note("%lu signals of %lu hits, %lu exits", Signals::count(SETSIG), hits, ended.load());
+	EXPECT_EQ(Signals::count(SETSIG), hits, "signals");
+	EXPECT_GT(ended.load(), 0, "children that have exited");
+}
+
 TEST("races.attach", "C8", "of two that attach at once one has the event, until it detaches")
 {
 	constexpr uint64_t ROUNDS = 20'000;

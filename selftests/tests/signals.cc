@@ -220,6 +220,46 @@ TEST("signals.limit.added", "C1", "REFRESH adds to what rejected hits have left 
 	EXPECT_EQ(Signals::count(SETSIG, POLL_HUP), 1, "POLL_HUP");
 }
 
+TEST("signals.limit.late", "C2", "a limit is what REFRESH says, whatever was accepted before it")
+{
+	Filter filter;
+	Event event(breakpoint(hit));
+
+	filter.returns(1);
+	event.must_attach(filter);
+	event.enable();
+	hit_times(HITS);
+	event.disable();
+	event.must_refresh(LIMIT);
+	hit_times(HITS);
+	EXPECT_EQ(event.count(), HITS + LIMIT, "hits counted until the limit");
+}
+
+/* It wakes whoever polls the event of its parent, which may still have a signal to send. */
+TEST("signals.child_exit", "C1", "a child that exits sends nothing for the hits that were rejected")
+{
+	perf_event_attr attr = breakpoint(hit);
+	Filter filter;
+	Signals signals({ SETSIG });
+
+	attr.inherit = 1;
+
+	Event event(attr);
+
+	event.async(SETSIG, gettid());
+	event.enable(filter);
+	hit_times(HITS);
+
+	Child child([] {
+		hit_times(HITS);
+		return 0;
+	});
+
+	EXPECT_EQ(child.wait(), 0, "status of the child");
+	EXPECT_EQ(event.count(), 2 * HITS, "hits counted");
+	EXPECT_EQ(Signals::count(SETSIG), 0, "signals");
+}
+
 TEST("signals.siginfo", "C2", "F_SETSIG says which descriptor was hit, POLL_IN or POLL_HUP")
 {
 	for (bool attached : { false, true }) {
