@@ -109,17 +109,18 @@ outcome_is() {
 }
 
 @test "boot: what is let through has a reason, and would be a splat without" {
-	cp "$SCRIPTS/boot" "$T/boot.py"
-	python3 - "$T" <<-'END'
-	import sys; sys.path.insert(0, sys.argv[1]); sys.dont_write_bytecode = True
-	import boot
-	for pattern, reason, line, *tests in boot.HARMLESS:
-	    running = f"perf_bpf_filter: test {tests[0].replace('*', 'some')}\n" if tests else ""
-	    assert reason and not boot.splats(running + line), line
-	    assert not tests or boot.splats("perf_bpf_filter: test other\n" + line), f"{line} in any test"
-	allowed, boot.HARMLESS = boot.HARMLESS, ()
-	for pattern, reason, line, *_ in allowed:
-	    assert boot.splats(line), f"nothing needs {pattern}: {line}"
+	cd "$SCRIPTS"
+	python3 -B - <<-'END'
+	from lab import splat
+	for entry in splat.read_allowed():
+	    running = f"perf_bpf_filter: test {entry.tests.replace('*', 'some')}\n"
+	    assert entry.reason and not splat.splats(running + entry.line), entry
+	    assert entry.tests == "*" or splat.splats("perf_bpf_filter: test other\n" + entry.line), entry
+	    assert splat.splats(running + entry.line, []), f"nothing needs {entry}"
+	    only = [entry._replace(bases=["6.1"])]
+	    assert not splat.splats(f"Linux version 6.1.9 (gcc)\n{running}{entry.line}", only)
+	    assert splat.splats(f"Linux version 6.12.9 (gcc)\n{running}{entry.line}", only)
+	    assert splat.splats(running + entry.line, only)
 	END
 }
 

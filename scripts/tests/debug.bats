@@ -4,13 +4,13 @@ load common
 
 @test "debug: no such base, no such configuration, or not for this base" {
 	run "$SCRIPTS/debug" 4.19
-	one_line "debug: no such base: 4.19"
+	one_line "debug: no such base: 4.19 (there is:*6.1*"
 	run "$SCRIPTS/debug" 6.1 kmsan
 	one_line "debug: no such configuration: kmsan (there is: *kasan*lockdep*)"
 	run "$SCRIPTS/debug" 5.10 rt
 	one_line "debug: rt is for *, not for 5.10"
 	run "$SCRIPTS/debug" --stock 4.19
-	one_line "debug: no such base: 4.19"
+	one_line "debug: no such base: 4.19 (there is:*6.1*"
 	run "$SCRIPTS/debug" --patched
 	one_line "usage: debug *"
 	[ "$status" -eq 2 ]
@@ -18,22 +18,23 @@ load common
 }
 
 @test "debug: each configuration says by what its kernel is known" {
-	for file in "$SCRIPTS"/debug.*; do
+	for file in "$SCRIPTS"/configs/*; do
+		[ "${file##*/}" != kabi ] || continue
 		grep -q '^# Console: .' "$file"
 		grep -q '^CONFIG_' "$file"
 	done
 }
 
 @test "debug: a configuration adds to Kconfig.fragment, and overrides it" {
-	. "$SCRIPTS/lib.sh"
-	debug_fragment kasan >"$T/fragment"
+	fragment() { cd "$1" && python3 -B -c "from lab import config; print(config.fragment(config.Config('$2')))"; }
+	fragment "$SCRIPTS" kasan >"$T/fragment"
 	grep -qx CONFIG_PERF_EVENTS=y "$T/fragment"
 	grep -qx CONFIG_KASAN=y "$T/fragment"
-	mkdir -p "$T/top/scripts"
+	mkdir -p "$T/top/scripts/configs"
+	cp -r "$SCRIPTS/lab" "$T/top/scripts"
 	printf 'CONFIG_A=y\nCONFIG_AB=y # from 6.1\n' >"$T/top/Kconfig.fragment"
-	printf '# a comment\nCONFIG_A=n\n' >"$T/top/scripts/debug.some"
-	export TOP=$T/top
-	[ "$(debug_fragment some | grep CONFIG | xargs)" = "CONFIG_AB=y # from 6.1 CONFIG_A=n" ]
+	printf '# a comment\nCONFIG_A=n\n' >"$T/top/scripts/configs/some"
+	[ "$(fragment "$T/top/scripts" some | grep CONFIG | xargs)" = "CONFIG_AB=y # from 6.1 CONFIG_A=n" ]
 }
 
 # debugs GUEST [ARGUMENT...]: debug, or what $verb says, with a series for a tree of four files, and a
@@ -46,16 +47,20 @@ debugs() {
 	command_is make '[[ $* == *selftests* ]] || exec /usr/bin/make "$@"'
 	mkdir -p "$T/top"
 	cp -r "$SCRIPTS" "$T/top"
-	rm "$T/top/scripts"/debug.*
-	printf '%b# Console: sanitizer on\nCONFIG_KASAN=y\n' "${apart-}" >"$T/top/scripts/debug.kasan"
-	printf '# Console: tasks\n# Bases: 7.3\nCONFIG_RT=y\n' >"$T/top/scripts/debug.rt"
+	rm "$T/top/scripts/configs"/*
+	printf '%b# Console: sanitizer on\nCONFIG_KASAN=y\n' "${apart-}" >"$T/top/scripts/configs/kasan"
+	printf '# Console: tasks\n# Bases: 7.3\nCONFIG_RT=y\n' >"$T/top/scripts/configs/rt"
 	cp "$SCRIPTS/../Kconfig.fragment" "$T/top"
 	mkdir -p "$T/top/selftests"
 	cp -r "$SCRIPTS/../selftests/module" "$T/top/selftests"
 	[ -d "$T/top/patches" ] || fake_series "$T/top/patches/linux-6.1"
 	fake_tree "$BUILD/linux-6.1.9-1/stock"
 	mkdir -p "$BUILD/linux-6.1.9-1/selftests"
-	printf '#!/bin/sh\nprintf "a.b C1 x\\noops.c C8 y\\nraces.d C6 z\\n"\n' >"$BUILD/linux-6.1.9-1/selftests/perf_bpf_filter"
+	cat >"$BUILD/linux-6.1.9-1/selftests/perf_bpf_filter" <<-'END'
+	#!/bin/sh
+	echo '{"rules": [], "tests": [{"name": "a.b", "rule": "C1", "says": "x", "file": "a"},
+		{"name": "oops.c", "rule": "C8", "says": "y", "file": "a"}, {"name": "races.d", "rule": "C6", "says": "z", "file": "a"}]}'
+	END
 	chmod +x "$BUILD/linux-6.1.9-1/selftests/perf_bpf_filter"
 	mkdir -p "$T/top/patches/linux-6.1/mutants"
 	cat >"$T/top/patches/linux-6.1/mutants/sleeps.patch" <<-'END'

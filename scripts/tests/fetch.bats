@@ -36,7 +36,7 @@ cp "'"$T"'/the.deb" "linux-source-6.1_${*##*=}_all.deb"; echo fetched >>"'"$T"'/
 	prepare
 	mkdir -p "$BUILD/cache" "$BUILD/linux-6.1.9-1/stock.part"
 	echo half >"$BUILD/linux-6.1.9-1/stock.part/Makefile"
-	flock "$BUILD/cache" sleep 1 3>&- &
+	flock "$BUILD/cache" sleep 3 3>&- &
 	sleep 0.3
 	run "$SCRIPTS/fetch" 6.1
 	[ "$status" -eq 0 ]

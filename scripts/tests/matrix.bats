@@ -5,10 +5,14 @@ load common
 # measured BASE STOCK_A: results of a test "a" of rule C1, "b" of C6, as make verify leaves them
 measured() {
 	mkdir -p "$BUILD/linux-$1/selftests"
-	printf '#!/bin/sh\necho "a  C1  says a"\necho "b  C6  says b"\n' >"$BUILD/linux-$1/selftests/perf_bpf_filter"
+	cat >"$BUILD/linux-$1/selftests/perf_bpf_filter" <<-'END'
+	#!/bin/sh
+	[ "$1" = --rules ] && echo '{"rules": [{"id": "C1", "what": "first"}, {"id": "C6", "what": "sixth"}], "tests": [
+		{"name": "a", "rule": "C1", "says": "a", "file": "tests/a.cc"}, {"name": "b", "rule": "C6", "says": "b", "file": "tests/b.cc"}]}'
+	END
 	chmod +x "$BUILD/linux-$1/selftests/perf_bpf_filter"
 	cat >"$BUILD/results-$1.json" <<-END
-		{"of": "$(bash -c ". '$SCRIPTS/lib.sh'; subject $1")",
+		{"of": "$(bash -c ". '$SCRIPTS/lib.sh'; lab subject $1")",
 		 "stock": {"logs": "$BUILD/linux-$1/stock-boot", "tests": {"a": "$2", "b": "fail"},
 		           "reasons": {"b": "7 of 900 hits lost, 3 detaches"}},
 		 "patched": {"logs": "$BUILD/linux-$1/patched-boot", "tests": {"a": "pass", "b": "pass"},
@@ -46,12 +50,12 @@ measured() {
 	run "$SCRIPTS/dist" 6.1
 	one_line "dist: nothing measured for 6.1; run make verify BASE=6.1 first"
 	run "$SCRIPTS/dist" 4.19
-	one_line "dist: no such base: 4.19"
+	one_line "dist: no such base: 4.19 (there is:*6.1*"
 }
 
 @test "prefixes: no such base" {
 	run "$SCRIPTS/prefixes" 4.19
-	one_line "prefixes: no such base: 4.19"
+	one_line "prefixes: no such base: 4.19 (there is:*6.1*"
 }
 
 @test "matrix: results of other patches or tests are told, and are no success" {

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What the verbs share. For each thing there is one reader:
+
+  base      patches/linux-X.Y: the series, what stock fails, the mutants
+  config    Kconfig.fragment, and what a file of configs/ adds to it
+  suite     the rules and the tests, as the suite tells them
+  ktap      what the suite prints
+  splat     what a console says when a kernel complains
+  tree      trees, builds and boots in the build folder
+  verdict   the stock and the patched guest, judged
+  variants  many boots that differ in one thing: soak, prefixes, mutants, debug
+"""
+import argparse
+import os
+import pathlib
+import re
+import sys
+
+SCRIPTS = pathlib.Path(__file__).resolve().parent.parent
+TOP = SCRIPTS.parent
+BUILD = pathlib.Path(os.environ.get("BUILD") or TOP / "build").resolve()
+os.environ["BUILD"] = str(BUILD)
+# Whoever reads the other end of a pipe wants a result when it is there.
+sys.stdout.reconfigure(line_buffering=True)
+
+
+def die(message, code=1):
+    """One line on stderr: what is wrong, where, what to do. Exit code 1; 2 for bad usage."""
+    print(f"{pathlib.Path(sys.argv[0]).name}: {message}", file=sys.stderr)
+    sys.exit(code)
+
+
+class Arguments(argparse.ArgumentParser):
+    """The text at the top of a verb is its help. What is wrong is told in one line."""
+
+    def __init__(self, text):
+        super().__init__(description=text, allow_abbrev=False,
+                         formatter_class=argparse.RawDescriptionHelpFormatter)
+
+    def error(self, message):
+        usage = " ".join(self.format_usage().split())
+        sys.exit(print(f"{usage} ({message})", file=sys.stderr) or 2)
+
+    def base(self, many=False):
+        self.add_argument("base", nargs="*" if many else "?", metavar="BASE",
+                          help="default: " + ("all" if many else "6.1"))
+
+
+def run(verb):
+    """Runs the function that a verb is; what ends it early gets one line, not a traceback."""
+    try:
+        sys.exit(verb())
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.exit(1)
+    except OSError as error:
+        die(f"{error.filename or 'a write'}: {error.strerror}")
+
+
+def number(text, what, least=1, digits=9):
+    """An argument that counts something."""
+    if not re.fullmatch(f"[0-9]{{1,{digits}}}", str(text)) or int(text) < least:
+        die(f"{what} not '{text}'")
+    return int(text)
+
+
+def replace(path, text):
+    """Writes a file so that it is there whole or not at all."""
+    part = path.with_name(path.name + ".part")
+    part.write_text(text)
+    part.rename(path)
+
+
+def printable(text):
+    """Without control characters: a guest may print anything."""
+    return re.sub(r"[^\x20-\x7e]", "?", text)
+
+
+def columns(rows):
+    """The lines of a table: the first cell to the left, the others to the right."""
+    width = [max(len(str(row[i])) for row in rows) for i in range(len(rows[0]))]
+    return ["  ".join([str(row[0]).ljust(width[0])] +
+                      [str(cell).rjust(w) for cell, w in zip(row[1:], width[1:])]).rstrip() for row in rows]

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: GPL-2.0
+"""A folder of patches: what is in its series, what the stock kernel fails, how it is broken on
+purpose. There is no list of bases but the folders patches/linux-X.Y."""
+import fnmatch
+import hashlib
+import re
+
+from lab import TOP, die
+
+
+def order(version):
+    return [int(part) for part in version.split(".")]
+
+
+def names():
+    """All bases, the oldest first."""
+    return sorted((path.parent.name.removeprefix("linux-") for path in TOP.glob("patches/linux-*/series")),
+                  key=order)
+
+
+def find(name=None):
+    name = name or "6.1"
+    if name not in names():
+        die(f"no such base: {name} (there is: {' '.join(names())})")
+    return Base(name)
+
+
+def kernel_version(tree):
+    """6.1.192, from the tree's Makefile; None if it is no kernel tree."""
+    try:
+        text = (tree / "Makefile").read_text(errors="replace")
+    except OSError:
+        return None
+    parts = [re.search(rf"^{key} *= *(\d+)$", text, re.M) for key in ("VERSION", "PATCHLEVEL", "SUBLEVEL")]
+    return ".".join(part[1] for part in parts) if all(parts) else None
+
+
+class Series:
+    """A folder with a file "series"."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.text = (folder / "series").read_text()
+
+    def patches(self):
+        """File names, in the order of the series."""
+        lines = (line.split("#")[0].strip() for line in self.text.splitlines())
+        return [line for line in lines if line]
+
+    def kernels(self):
+        """What it is for, [X.Y, version, suite of the archive if not the machine's own] each: first
+        what it was made on, "# BASE linux-6.1 ...", then what else it was tried on, "# ALSO ..."."""
+        first, *others = self.text.splitlines() or [""]
+        lines = [line.removeprefix("# BASE linux-") for line in [first] if line.startswith("# BASE linux-")]
+        lines += [line.removeprefix("# ALSO linux-") for line in others if line.startswith("# ALSO linux-")]
+        return [line.split() for line in lines]
+
+    def is_for(self, version):
+        return version.rpartition(".")[0] in [kernel for kernel, *_ in self.kernels()]
+
+    def files(self):
+        """The files of the kernel tree that it touches."""
+        found = set()
+        for patch in self.patches():
+            text = (self.folder / patch).read_text(errors="replace")
+            found.update(re.findall(r"^\+\+\+ b/(\S+)", text, re.M))
+        return sorted(found)
+
+    def tests(self, patch):
+        """The patterns of tests in the line "Tests:" of a patch: what it claims to mend."""
+        message = (self.folder / patch).read_text(errors="replace").split("\n---\n")[0]
+        said = re.search(r"^Tests: (.*?)(?:\sin\sthe\s+selftests|\n\n|\Z)", message, re.M | re.S)
+        return re.findall(r"[a-z_]+(?:\.[a-z_0-9*]+)+", said[1]) if said else []
+
+
+class Base(Series):
+    def __init__(self, name):
+        self.name = name
+        super().__init__(TOP / "patches" / f"linux-{name}")
+
+    def stock_fails(self, preempt="full"):
+        return read_fails(self.folder / "stock-fails", preempt)
+
+    def mutants(self):
+        """All of them, by name."""
+        return [Mutant(path) for path in sorted(self.folder.glob("mutants/*.patch"))]
+
+    def mutant(self, name):
+        path = self.folder / "mutants" / f"{name}.patch"
+        if not path.is_file():
+            die(f"no such mutant: {name} (see {path.parent})")
+        return Mutant(path)
+
+    def subject(self):
+        """What a verdict is about, as a number: the series, the tests, the configuration."""
+        sources = sorted(path for path in (TOP / "selftests").rglob("*") if path.suffix in (".cc", ".c", ".h"))
+        total = hashlib.sha256()
+        for path in [self.folder / "series", self.folder / "stock-fails", *sorted(self.folder.glob("*.patch")),
+                     TOP / "Kconfig.fragment", *sources]:
+            total.update(path.read_bytes())
+        return total.hexdigest()[:16]
+
+
+def read_fails(path, preempt="full"):
+    """The tests that must fail on the stock kernel, those of the theme "oops" among them, of which
+    it dies. A line that ends in "# preempt=X" is for X alone; None takes them all."""
+    found = set()
+    for line in path.read_text().splitlines():
+        test, _, comment = line.partition("#")
+        only = re.match(r" *preempt=(\w+)$", comment)
+        if test.strip() and (preempt is None or not only or only[1] == preempt):
+            found.add(test.strip())
+    return found
+
+
+def deadly(tests):
+    """Those that take a kernel with the defect down."""
+    return {test for test in tests if test.startswith("oops.")}
+
+
+class Mutant:
+    """A patch on top of the series that breaks one rule. Its message says how that shows:
+
+    Fails: NAME...            tests (or globs) which must fail, all of them; of oops.* the kernel dies
+    Splat: CONFIG: PATTERN    built so, the kernel must complain in words that match, while it
+    Runs: NAME...             runs these, whatever they say
+    Costs: WAY                this way to hit must cost more than the file "instructions" says
+    Without: PATTERN          for it the matching lines are left out of Kconfig.fragment
+    """
+
+    def __init__(self, path):
+        self.path, self.name = path, path.stem
+        text = path.read_text(errors="replace")
+        found = {key: " ".join(value.split()) for key, value in
+                 re.findall(r"^(Fails|Splat|Runs|Costs|Without): ((?:.+\n)+?)(?=\n|[A-Z]\w+: )", text, re.M)}
+        self.fails = found.get("Fails", "").split()
+        self.runs = found.get("Runs", "").split()
+        self.config, _, self.splat = found.get("Splat", "").partition(": ")
+        self.costs, self.without = found.get("Costs"), found.get("Without")
+        if not (self.fails or self.runs or self.costs):
+            die(f"{path}: no 'Fails:', 'Runs:' or 'Costs:' line")
+
+    def kills(self, tests):
+        """Which of these tests it must fail; a pattern that no test matches stands for itself."""
+        return [test for pattern in self.fails for test in fnmatch.filter(tests, pattern) or [pattern]]

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Kconfig.fragment, and the files of configs/ that add to it. In the comments of such a file:
+
+  # Console: TEXT    what a kernel prints at boot that really has it; what "make debug" builds has this
+  # Bases: X.Y...    which it is for, if not for all
+  # Boot: OPTION...  of scripts/boot, for such a kernel
+  # Apart: PATTERN   tests after which it looks no more, so that they have a boot of their own
+"""
+import re
+import shlex
+
+from lab import SCRIPTS, TOP, die
+from lab.base import order
+
+
+class Config:
+    def __init__(self, name):
+        self.name = name
+        self.text = (SCRIPTS / "configs" / name).read_text()
+        said = dict(re.findall(r"^# (Console|Bases|Boot|Apart): (.*)", self.text, re.M))
+        self.console = said.get("Console")
+        self.bases = said.get("Bases", "").split()
+        self.apart = said.get("Apart")
+        self.boot = shlex.split(said.get("Boot", ""))
+
+    def is_for(self, base):
+        return not self.bases or base in self.bases
+
+
+def names():
+    return sorted(path.name for path in (SCRIPTS / "configs").iterdir())
+
+
+def debug():
+    """Those that look for what no test sees."""
+    return [config for config in map(Config, names()) if config.console]
+
+
+def symbols(text):
+    return set(re.findall(r"^(CONFIG_\w+)=", text, re.M))
+
+
+def fragment(config=None, without=None):
+    """Kconfig.fragment with what a Config adds to it, or sets in another way, and less the lines
+    that match a pattern."""
+    lines = (TOP / "Kconfig.fragment").read_text().splitlines(keepends=True)
+    set_anew = symbols(config.text) if config else set()
+    return "".join(line for line in lines if not symbols(line) & set_anew and
+                   not (without and re.search(without, line))) + (config.text if config else "")
+
+
+def for_version(path, version):
+    """What a fragment says for this version: "CONFIG_X=y # from 5.12 before 7.0" is a line for some."""
+    kept = []
+    for line in path.read_text().splitlines():
+        marked = re.fullmatch(r'(CONFIG_[^"]*?)[ \t]*#(.*)', line)
+        if marked:
+            words = marked[2].split()
+            marks = list(zip(words[::2], words[1::2]))
+            if not words or len(words) % 2 or any(
+                    not re.fullmatch("from|before", word) or not re.fullmatch(r"\d+\.\d+", limit)
+                    for word, limit in marks):
+                die(f"{path}: what follows the # is not 'from X.Y' or 'before X.Y': {line}")
+            if not all((order(version)[:2] >= order(limit)) == (word == "from") for word, limit in marks):
+                continue
+            line = marked[1]
+        kept.append(line + "\n")
+    return "".join(kept)
+
+
+def lost(text, configuration):
+    """The lines of a fragment that a configuration has not."""
+    have = set(configuration.splitlines())
+    known = {line.partition("=")[0] + "=" for line in have}
+    return [line for line in text.splitlines() if line.startswith("CONFIG_") and
+            (line[:-1] in known if line.endswith("=n") else line not in have)]

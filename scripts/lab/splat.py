@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What a console says when a kernel complains."""
+import fnmatch
+import re
+import typing
+
+from lab import SCRIPTS, die, printable
+
+SPLAT = re.compile(r"""
+      # No \b in front: what a program wrote to the console may stand right before the first word.
+      WARNING:\ (?!.*\btaint)            # WARN(), lockdep, RCU
+    | (?<!DE)BUG:                        # BUG(), NULL dereference, KASAN, KCSAN, sleeping
+    | kernel\ BUG\ at
+    | Oops:
+    | general\ protection\ fault
+    | UBSAN:
+    | Kernel\ panic
+    | unreferenced\ object               # kmemleak
+    | new\ suspected\ memory\ leaks
+    | trying\ to\ register\ non-static\ key
+    | rcu:\ INFO:.*(stall|self-detected)
+    | INFO:\ task\ .*\ blocked\ for
+    | watchdog:\ BUG
+    | possible\ recursive\ locking
+    | circular\ locking\ dependency
+    | inconsistent\ lock\ state
+    | suspicious\ RCU\ usage
+    | refcount_t:
+    | stack\ guard\ page
+""", re.VERBOSE)
+# What a test wrote to /dev/kmsg says which test was running.
+MARKER = re.compile(r"perf_bpf_filter: test (\S+)")
+RELEASE = re.compile(r"Linux version (\S+)")
+
+
+class Allowed(typing.NamedTuple):
+    """An entry of allow-splats."""
+    pattern: str
+    reason: str
+    bases: list   # of them alone, or of all if there is none
+    line: str     # which is a splat but for this entry
+    tests: str    # while tests run that match, or at any time
+
+
+def read_allowed(path=SCRIPTS / "allow-splats"):
+    entries = []
+    for block in re.split(r"\n\s*\n", re.sub(r"^#.*\n", "", path.read_text(), flags=re.M).strip()):
+        said = dict(re.findall(r"^(\w+): +(.*(?:\n\s+\S.*)*)", block, re.M))
+        if said.keys() - {"tests"} != {"pattern", "reason", "bases", "line"}:
+            die(f"{path}: an entry has pattern, reason, bases, line and maybe tests, not {', '.join(said) or 'nothing'}")
+        bases = [] if said["bases"] == "all" else said["bases"].split()
+        entries.append(Allowed(said["pattern"], " ".join(said["reason"].split()), bases, said["line"],
+                               said.get("tests", "*")))
+    return entries
+
+
+def splats(console, allowed=None):
+    """The lines of the console that are kernel splats, each with the test that was running."""
+    release = RELEASE.search(console)
+    base = re.match(r"\d+\.\d+", release[1] if release else "")
+    harmless = [entry._replace(pattern=re.compile(entry.pattern)) for entry in (read_allowed() if allowed is None else allowed)
+                if not entry.bases or base and base[0] in entry.bases]
+    test, found = None, []
+    for line in console.splitlines():
+        # Programs write to the console too: a splat may follow a marker, or what is harmless, in the
+        # same line, or come after much rubbish, which the patterns would take for ever to search.
+        for at in range(0, len(line) or 1, 4096):
+            part = line[at:at + 5120]
+            marker = MARKER.search(part)
+            test = marker[1] if marker else test
+            for entry in harmless:
+                if fnmatch.fnmatchcase(test or "", entry.tests):
+                    part = entry.pattern.sub("", part)
+            if splat := SPLAT.search(part):
+                found.append({"line": printable(part[max(0, splat.start() - 80):][:400].strip("\r")), "test": test})
+                break
+    return found

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The rules and the tests, as the suite tells them."""
+import json
+import subprocess
+import typing
+
+
+class Test(typing.NamedTuple):
+    name: str
+    rule: str
+    says: str
+    file: str  # in selftests/
+
+
+class Suite(typing.NamedTuple):
+    rules: dict  # C1 -> what holds
+    tests: list
+
+    def rule_of(self):
+        return {test.name: test.rule for test in self.tests}
+
+
+def ask(binary):
+    """Raises OSError, ValueError or SubprocessError if the program is none, or says something else."""
+    said = json.loads(subprocess.run([binary, "--rules"], capture_output=True, text=True, check=True).stdout)
+    return Suite({rule["id"]: rule["what"] for rule in said["rules"]},
+                 [Test(test["name"], test["rule"], test["says"], test["file"]) for test in said["tests"]])

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Trees, builds and boots. In the build folder a kernel has one of its own: stock/, patched/, what
+else was applied, selftests/, and a folder for each boot with its log beside it."""
+import contextlib
+import fcntl
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+from lab import BUILD, SCRIPTS, TOP, die, ktap
+
+IMAGE = "arch/x86/boot/bzImage"
+# For kernels that look for errors: they take more memory. On QEMU's older machine, pc, the kernel can
+# give up what tells the interrupts of PCI: that is a loop in the bytecode of ACPI, which has 30 s.
+# On q35 it is a table.
+LARGE = ["--machine", "q35", "--memory", "2G"]
+# Full preemption, where the kernel has it: it shows what the others hide.
+PREEMPT = ["--append", "preempt=full"]
+held = []  # the descriptor of the lock
+
+
+def call(*command, **keywords):
+    """Runs another verb, which tells in one line what is wrong, and ends this one then."""
+    done = subprocess.run(list(map(str, command)), pass_fds=held, **keywords)
+    if done.returncode:
+        sys.exit(done.returncode)
+    return done
+
+
+def say(*command, **keywords):
+    """What another verb prints on stdout."""
+    return call(*command, stdout=subprocess.PIPE, text=True, **keywords).stdout.strip()
+
+
+def progress(label, command, log, pattern=ktap.TESTS, unit="tests", **keywords):
+    """Runs a command with its output in @log. Meanwhile a terminal shows one live line: how many
+    lines of @log match @pattern, and the time. Returns the exit code."""
+    start = time.monotonic()
+    with open(log, "wb") as output:
+        running = subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=output,
+                                   stderr=subprocess.STDOUT, pass_fds=held, **keywords)
+    while sys.stderr.isatty() and running.poll() is None:
+        count = len(re.findall(pattern, read(log), re.M))
+        print(f"\r{label}: {count} {unit}, {time.monotonic() - start:.0f} s ", end="", file=sys.stderr, flush=True)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            running.wait(0.5)
+    code = running.wait()
+    if sys.stderr.isatty():
+        print("\r\033[K", end="", file=sys.stderr, flush=True)
+    return code
+
+
+def read(path):
+    """The text of a log, if it is there. A lone CR in a test's message is not the end of a line."""
+    try:
+        return path.read_bytes().decode(errors="replace").replace("\r\n", "\n")
+    except OSError:
+        return ""
+
+
+def last_line(log):
+    return (read(log).strip().splitlines() or [f"nothing was said in {log}"])[-1]
+
+
+def lock(lock=None, owner=None):
+    """One at a time in the build folder, until this process and all that it started have ended.
+    @lock is a descriptor that a shell has open, which is @owner then."""
+    path = BUILD / ".lock"
+    if os.environ.get("LOCKED") == str(BUILD):
+        return  # make check has it, and knows what can run side by side
+    try:
+        BUILD.mkdir(parents=True, exist_ok=True)
+        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o644) if lock is None else lock
+    except OSError:
+        die(f"cannot write to {BUILD}")
+    for wait in range(600):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            other = path.read_text().strip()
+            # What a killed run had started ends by itself: a guest in its time, a make when all is built.
+            if re.fullmatch(r"\d+", other) and pathlib.Path(f"/proc/{other}").exists():
+                die(f"another run (process {other}) is using {BUILD}; wait for it, or give this one its own "
+                    "BUILD=/path")
+            if not wait:
+                print("waiting for the rest of a killed run to end", file=sys.stderr)
+            time.sleep(1)
+    else:
+        die(f"something still holds {path}; see fuser {path}")
+    path.write_text(f"{owner or os.getpid()}\n")
+    held.append(lock)
+
+
+@contextlib.contextmanager
+def making(folder):
+    """One make at a time in a folder. make goes by times alone: what a killed one left half-written
+    would pass for finished. So all is made anew if the last one did not come to an end of its own."""
+    marker = folder / ".making"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = open(marker, "a+")
+    except OSError:
+        die(f"cannot write to {folder}")
+    with file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if file.tell():
+            for child in folder.iterdir():
+                if child != marker:
+                    shutil.rmtree(child) if child.is_dir() else child.unlink()
+        file.write("a make runs\n")
+        file.flush()
+        try:
+            yield
+        finally:
+            file.truncate(0)
+
+
+def built(base):
+    """Whether a patched kernel is there, without asking which version is the newest."""
+    return any(BUILD.glob(f"linux-{base.name}.*/patched/obj/{IMAGE}"))
+
+
+def fetch(base):
+    """The Work of the version that $VERSION tells, or the newest."""
+    version = os.environ.get("VERSION")
+    return Work(base, pathlib.Path(say(SCRIPTS / "fetch", base.name, *([version] if version else []))))
+
+
+class Work:
+    """What the build folder has of one kernel."""
+
+    def __init__(self, base, stock):
+        self.base, self.stock, self.folder = base, stock, stock.parent
+        self.patched = self.folder / "patched"
+
+    def __str__(self):
+        return self.folder.name
+
+    def image(self, kernel, obj="obj"):
+        return self.folder / kernel / obj / IMAGE
+
+    def program(self, name="perf_bpf_filter"):
+        return self.folder / "selftests" / name
+
+    def need(self, *kernels):
+        for kernel in kernels:
+            if not self.image(kernel).is_file():
+                die(f"nothing built in {self.folder / kernel}; run make verify BASE={self.base.name} first")
+
+    def build_selftests(self):
+        log = self.folder / "selftests.log"
+        with making(self.folder / "selftests"), open(log, "wb") as output:
+            code = subprocess.run(["make", "-C", TOP / "selftests", f"KSRC={self.stock}",
+                                   f"OUT={self.folder / 'selftests'}"], stdout=output, stderr=output,
+                                  pass_fds=held).returncode
+        if code:
+            print("\n".join(read(log).splitlines()[-15:]), file=sys.stderr)
+            die(f"the selftests do not build; the whole log is {log}")
+
+    def apply(self, kernel, patches=None, log=None, what=None):
+        """Makes the tree @kernel: stock with the series, or with these patches. With a log, what is
+        wrong is told by its last line, and of @what."""
+        with tempfile.TemporaryDirectory() as name:
+            folder = self.base.folder
+            if patches is not None:
+                folder = pathlib.Path(name)
+                comments = [line for line in self.base.text.splitlines() if line.startswith("#")]
+                (folder / "series").write_text("\n".join(comments + [path.name for path in patches]) + "\n")
+                for path in patches:
+                    (folder / path.name).symlink_to(path)
+            with open(log, "wb") if log else contextlib.nullcontext() as output:
+                done = subprocess.run([SCRIPTS / "apply", folder, self.stock, self.folder / kernel],
+                                      stderr=output, pass_fds=held)
+        if done.returncode:
+            die(f"{what}: {last_line(log)}") if log else sys.exit(done.returncode)
+
+    def build(self, kernel, *targets, obj="obj", fragment=None, log=None, what=None):
+        """Returns the image. With a log, what a build says goes there."""
+        environment = os.environ | {"OBJ": obj}
+        if fragment:
+            path = self.folder / f"{kernel}-{obj}.fragment"
+            path.write_text(fragment)
+            environment["FRAGMENT"] = str(path)
+        with open(log, "wb") if log else contextlib.nullcontext() as output:
+            done = subprocess.run([SCRIPTS / "build", self.folder / kernel, *targets], env=environment,
+                                  stdout=subprocess.DEVNULL, stderr=output, pass_fds=held)
+        if done.returncode:
+            die(f"{what}: does not build; the log is {log}") if log else sys.exit(done.returncode)
+        return self.image(kernel, obj)
+
+    def boot(self, image, command, out, label, *options, pattern=ktap.TESTS, unit="tests"):
+        """Boots an image and runs a command in it; the outcome is for others to judge."""
+        out.mkdir(parents=True, exist_ok=True)
+        log = out.with_name(out.name + ".log")
+        code = progress(label, [SCRIPTS / "boot", "--accel", os.environ.get("ACCEL") or "auto", *options,
+                                "--out", out, image, "--", *command], log, pattern, unit)
+        return Ran(out, log, code)
+
+
+class Ran:
+    """What a boot left behind."""
+
+    def __init__(self, out, log, code):
+        self.out, self.log, self.code = out, log, code
+        try:
+            said = json.loads((out / "boot.json").read_text())
+        except (OSError, ValueError):
+            die(last_line(log))
+        self.outcome, self.exit = said["outcome"], said.get("exit")
+        self.splats = [splat["line"] for splat in said.get("splats", [])]
+        self.seconds = said.get("seconds")
+        self.output, self.console = read(out / "output.log"), read(out / "console.log")
+        self.results = ktap.Said.of(self.output)
+
+    def said(self):
+        """What boot said itself, in lines."""
+        return [line for line in read(self.log).splitlines() if line.startswith("boot: ")]
+
+    def why(self):
+        """What is wrong with a boot that did not end by the command's own exit."""
+        return f"boot ended with {self.code}: {next(iter(self.said()), '')}".rstrip(": ")
