@@ -2,7 +2,7 @@
 # The front door. Each verb is a program in scripts/ that can be run alone.
 
 BASE ?= 6.1
-BASES := $(shell ls -d patches/linux-* | sed 's/.*linux-//' | sort -V)
+BASES = $(shell python3 -B scripts/lab make bases)
 export VERSION KSRC BUILD ACCEL
 
 help:
@@ -70,14 +70,14 @@ peers:
 	@scripts/peers $(BASE)
 
 bench:
-	@scripts/deps gnuplot-nox
+	@scripts/deps
 	@scripts/bench
 
 soak:
 	@scripts/soak $(BASE) $(N)
 
 faults:
-	@scripts/faults $(BASE) $(N)
+	@scripts/faults $(BASE)
 
 stress:
 	@scripts/deps

@@ -28,6 +28,7 @@ QUESTIONS = {
     "kernels": lambda *folders: [" ".join(kernel) for one in list(map(series, folders)) or map(base.find, base.names())
                                  for kernel in one.kernels()],
     "files": lambda folder: series(folder).files(),
+    "digest": lambda folder: [series(folder).digest()],
     "version": lambda folder: [base.kernel_version(pathlib.Path(folder)) or sys.exit(1)],
     "subject": lambda name: [base.find(name).subject()],
     "result": result,

@@ -35,6 +35,13 @@ def kernel_version(tree):
     return ".".join(part[1] for part in parts) if all(parts) else None
 
 
+def digest(paths):
+    total = hashlib.sha256()
+    for path in paths:
+        total.update(path.read_bytes())
+    return total.hexdigest()[:16]
+
+
 class Series:
     """A folder with a file "series"."""
 
@@ -66,6 +73,10 @@ class Series:
             found.update(re.findall(r"^\+\+\+ b/(\S+)", text, re.M))
         return sorted(found)
 
+    def digest(self):
+        """What is in it, as a number."""
+        return digest([self.folder / "series", *(self.folder / patch for patch in self.patches())])
+
     def tests(self, patch):
         """The patterns of tests in the line "Tests:" of a patch: what it claims to mend."""
         message = (self.folder / patch).read_text(errors="replace").split("\n---\n")[0]
@@ -94,11 +105,8 @@ class Base(Series):
     def subject(self):
         """What a verdict is about, as a number: the series, the tests, the configuration."""
         sources = sorted(path for path in (TOP / "selftests").rglob("*") if path.suffix in (".cc", ".c", ".h"))
-        total = hashlib.sha256()
-        for path in [self.folder / "series", self.folder / "stock-fails", *sorted(self.folder.glob("*.patch")),
-                     TOP / "Kconfig.fragment", *sources]:
-            total.update(path.read_bytes())
-        return total.hexdigest()[:16]
+        return digest([self.folder / "series", self.folder / "stock-fails", *sorted(self.folder.glob("*.patch")),
+                       TOP / "Kconfig.fragment", *sources])
 
 
 def read_fails(path, preempt="full"):

@@ -159,10 +159,10 @@ prepare() {
 	for _ in 1 2; do
 		run "$SCRIPTS/apply" "$T/series" "$T/tree" "$T/dest"
 		[ "$status" -eq 0 ] && [[ $output == "0 patches applied to Linux 6.1.9: "* ]]
-		diff -r --exclude=.series-files "$T/tree" "$T/dest"
+		diff -r --exclude='.series-*' "$T/tree" "$T/dest"
 	done
 	run "$SCRIPTS/apply" "$T/series" "$T/tree" "$T/fresh"
-	diff -r --exclude=.series-files "$T/tree" "$T/fresh"
+	diff -r --exclude='.series-*' "$T/tree" "$T/fresh"
 	run "$SCRIPTS/apply" "$T/series" "$T/tree"
 	[ "$status" -eq 0 ] && [[ $output == *": 0 files written in $T/tree" ]]
 }
