@@ -8,31 +8,35 @@ export VERSION KSRC BUILD ACCEL
 help:
 	@echo 'BPF programs that suppress every side effect of a perf overflow, on long-term kernels'
 	@echo
+	@echo 'use it'
 	@echo '  make verify        build the stock and the patched kernel, boot both, print what each does'
-	@echo '  make check         the tests of the project: scripts, series, and verify'
-	@echo '  make matrix        verify every base, print the rules of the contract by base'
-	@echo '  make series-check  check the series as an integrator would, on every point release'
-	@echo '  make prefixes      build and boot with the first patch, the first two, and so on'
-	@echo '  make dist          dist/linux-BASE.mbox for git am, selftests included, and a cover letter;'
-	@echo '                     of 7.3 also what goes to whom upstream, in dist/upstream'
-	@echo '  make mutants       break one rule after the other; the tests named for it must fail'
-	@echo '  make debug         suite and stress on kernels that look for memory errors, wrong locking and data races'
-	@echo '  make kabi          does a module of the stock kernel load on the patched one? CRCs and layouts'
-	@echo '  make peers         run the tests that others wrote on both kernels'
-	@echo '  make bench         what a hit costs, against every other way to stop at it, of what is built'
-	@echo '  make soak          boot N=100 times, with other CPUs and preemption: the same verdicts'
-	@echo '  make faults        kill the scripts N=50 times; let a guest try to hurt its host or to forge its verdict'
-	@echo '  make stress        hits under all that may happen beside them, for MINUTES=2: what differs?'
-	@echo '  make fuzz          CALLS=n bad calls on filtered events; nothing may break or be left behind'
+	@echo '  make probe         what does the kernel that runs here suppress?'
 	@echo '  make apply         put the series on your kernel tree: make apply KSRC=/path/to/linux'
 	@echo '  make selftests     build the tests and the probe against KSRC, into build/selftests'
-	@echo '  make probe         what does the kernel that runs here suppress?'
-	@echo '  make fetch         fetch the source of the kernel, print where it is; make clean removes build/'
+	@echo 'prove it'
+	@echo '  make try           TEST="effects.*": rebuild what changed, run these on the patched kernel'
+	@echo '  make matrix        verify every base, print the rules of the contract by base'
+	@echo '  make check         the tests of the project: scripts, series, and verify'
+	@echo '  make mutants       break one rule after the other; the tests named for it must fail'
+	@echo '  make prefixes      build and boot with the first patch, the first two, and so on'
+	@echo '  make debug         kernels that look for memory errors, wrong locking and data races'
+	@echo '  make stress        hits under all that may happen beside them, for MINUTES=2: what differs?'
+	@echo '  make fuzz          CALLS=n bad calls on filtered events; nothing may break or stay behind'
+	@echo '  make soak          boot N=100 times, with other CPUs and preemption: the same verdicts'
+	@echo '  make faults        let a guest try to hurt its host, or to forge its verdict'
+	@echo '  make peers         run the tests that others wrote on both kernels'
+	@echo 'ship it'
+	@echo '  make series-check  check the series as an integrator would, on every point release'
+	@echo '  make kabi          does a module of the stock kernel load on the patched one?'
+	@echo '  make dist          dist/linux-BASE.mbox for git am, selftests included, and a cover letter'
+	@echo 'measure it'
+	@echo '  make bench         what a hit costs, against every other way to stop at it, of what is built'
 	@echo
 	@echo '  BASE=6.1           the kernel that the series is for (the default), or one of $(BASES)'
 	@echo '  VERSION=6.1.190-1  another point release than the newest'
 	@echo '  KSRC=/path         your own tree instead (verify works on a copy)'
 	@echo '  ACCEL=tcg          or kvm, auto: what QEMU runs on (auto: KVM if a guest boots on it)'
+	@echo '  make fetch prints where the source of the kernel is; make clean removes build/'
 
 verify:
 	@scripts/verify $(BASE)
@@ -55,6 +59,9 @@ prefixes:
 
 dist:
 	@scripts/dist $(BASE)
+
+try:
+	@scripts/try $(BASE) $(foreach test,$(TEST),'$(test)')
 
 mutants:
 	@scripts/deps
@@ -104,4 +111,4 @@ probe: selftests
 clean:
 	rm -rf $(or $(BUILD),build)
 
-.PHONY: help verify matrix check series-check prefixes dist mutants kabi peers bench soak faults debug stress fuzz apply fetch selftests probe clean
+.PHONY: help verify try matrix check series-check prefixes dist mutants kabi peers bench soak faults debug stress fuzz apply fetch selftests probe clean

@@ -56,7 +56,7 @@ def run(verb):
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(1)
     except OSError as error:
-        die(f"{error.filename or 'a write'}: {error.strerror}")
+        die(f"{error.filename or 'a write'}: {error.strerror or error}")
 
 
 def number(text, what, least=1, digits=9):

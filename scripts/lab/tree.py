@@ -3,6 +3,7 @@
 else was applied, selftests/, and a folder for each boot with its log beside it."""
 import contextlib
 import fcntl
+import filecmp
 import json
 import os
 import pathlib
@@ -113,7 +114,7 @@ def making(folder):
         if file.tell():
             for child in folder.iterdir():
                 if child != marker:
-                    shutil.rmtree(child) if child.is_dir() else child.unlink()
+                    child.unlink() if child.is_symlink() or not child.is_dir() else shutil.rmtree(child)
         file.write("a make runs\n")
         file.flush()
         try:
@@ -181,8 +182,35 @@ class Work:
         if done.returncode:
             die(f"{what}: {last_line(log)}") if log else sys.exit(done.returncode)
 
+    def seed(self, kernel, obj):
+        """The objects of a new tree begin as a copy of those of the tree that it was made of, so that
+        make compiles what differs alone. make goes by times: a file with other content gets a new one."""
+        target, source = self.folder / kernel, self.patched if kernel == "mutant" else self.stock
+        if target == source or (target / obj).exists() or read(source / obj / ".making") or \
+                not (source / obj / "fragment").is_file():
+            return
+        part = target / f"{obj}.part"
+        shutil.rmtree(part, ignore_errors=True)
+        call("cp", "-a", "--reflink=auto", source / obj, part)
+        (part / IMAGE).unlink(missing_ok=True)
+        # objtool's commands have whole paths. All that it has looked at would be compiled for a new one.
+        for command in (part / "tools").rglob("*.cmd"):
+            command.write_text(read(command).replace(f"{source}/", f"{target}/"))
+        files = {file for folder in (source, target) for file in read(folder / ".series-files").splitlines()}
+        for file in files:
+            ours, theirs = target / file, source / file
+            if ours.is_file() and theirs.is_file() and filecmp.cmp(ours, theirs, shallow=False):
+                if not ours.samefile(theirs):
+                    os.utime(ours, ns=(theirs.stat().st_atime_ns, theirs.stat().st_mtime_ns))
+            elif ours.is_file():
+                # It may be a hard link of the stock tree's.
+                shutil.copy(ours, f"{ours}.part")
+                os.rename(f"{ours}.part", ours)
+        part.rename(target / obj)
+
     def build(self, kernel, *targets, obj="obj", fragment=None, log=None, what=None):
         """Returns the image. With a log, what a build says goes there."""
+        self.seed(kernel, obj)
         environment = os.environ | {"OBJ": obj}
         if fragment:
             path = self.folder / f"{kernel}-{obj}.fragment"

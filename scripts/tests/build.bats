@@ -144,6 +144,7 @@ by_times() {
 	by_times
 	"$SCRIPTS/build" "$T/tree"
 	echo "int more;" >>"$T/tree/kernel/core.c"
+	ln -s .. "$T/tree/obj/source"
 	# All of a run, as a machine that goes off.
 	FAKE_KILL=1 run setsid --wait "$SCRIPTS/build" "$T/tree"
 	[ "$status" -ne 0 ]
@@ -182,4 +183,44 @@ by_times() {
 	run "$SCRIPTS/build" "$T/tree"
 	cmp "$T/tree/kernel/core.c" "$T/tree/obj/arch/x86/boot/bzImage" || { umount "$T/tree/obj"; false; }
 	umount "$T/tree/obj"
+}
+
+@test "build: a new tree begins with the objects of stock, and compiles what the series touches" {
+	mkdir -p "$BUILD/linux-6.1.9-1"
+	work=$BUILD/linux-6.1.9-1
+	fake_tree "$work/stock"
+	fake_series "$T/series"
+	sed -i '/^bzImage:/,$d' "$work/stock/Makefile"
+	cat >>"$work/stock/Makefile" <<-'END'
+	bzImage: $(O)/one.o $(O)/two.o
+	> mkdir -p $(O)/arch/x86/boot && cat $^ >$(O)/arch/x86/boot/bzImage
+	$(O)/one.o: kernel/core.c
+	> cp $< $@ && echo compiled $@ >>$(O)/compiled
+	$(O)/two.o: kernel/other.c
+	> cp $< $@ && echo compiled $@ >>$(O)/compiled
+	modules:
+	END
+	echo "int other;" >"$work/stock/kernel/other.c"
+	find "$work/stock" -type f -exec touch -d '1 hour ago' {} +
+	# The order of verify: the series is applied before stock is built.
+	"$SCRIPTS/apply" "$T/series" "$work/stock" "$work/patched"
+	cd "$SCRIPTS"
+	builds() {
+		python3 -B -c "from lab import base, tree; import pathlib
+tree.Work(base.find('6.1'), pathlib.Path('$work/stock')).build('$1')"
+	}
+	builds stock
+	: >"$work/stock/obj/compiled"
+	builds patched
+	[ "$(cat "$work/patched/obj/compiled")" = "compiled obj/one.o" ]
+	cat "$work/patched/kernel/core.c" "$work/patched/kernel/other.c" | cmp - "$work/patched/obj/arch/x86/boot/bzImage"
+	cat "$work/stock/kernel/core.c" "$work/stock/kernel/other.c" | cmp - "$work/stock/obj/arch/x86/boot/bzImage"
+	# A mutant, from the patched tree.
+	sed '/0002/d' "$T/series/series" >"$T/short" && cp "$T/short" "$T/series/series"
+	"$SCRIPTS/apply" "$T/series" "$work/stock" "$work/mutant"
+	: >"$work/patched/obj/compiled"
+	builds mutant
+	[ "$(cat "$work/mutant/obj/compiled")" = "compiled obj/one.o" ]
+	cat "$work/mutant/kernel/core.c" "$work/mutant/kernel/other.c" | cmp - "$work/mutant/obj/arch/x86/boot/bzImage"
+	[ "$work/stock/kernel/other.c" -ot "$work/stock/obj/two.o" ]
 }
