@@ -1,0 +1,135 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0
+load common
+
+# A repository of its own, with a series for a tree of four files; a guest that does $GUEST, which sees
+# its image, a copy of kernel/core.c, as $image.
+prepare() {
+	export ACCEL=tcg VERSION=6.1.9-1
+	fake_qemu
+	command_is dpkg-query 'echo installed'
+	command_is make '[[ $* == *selftests* ]] || exec /usr/bin/make "$@"'
+	rm -rf "$T/top" "$T/series-tree"
+	mkdir -p "$T/top/selftests"
+	cp -r "$SCRIPTS" "$SCRIPTS/../Kconfig.fragment" "$T/top"
+	cp -r "$SCRIPTS/../selftests/module" "$T/top/selftests"
+	series=$T/top/patches/linux-6.1
+	fake_series "$series"
+	sed -i '1i Tests: t.b in the selftests.\n\n---' "$series/0001-one.patch"
+	sed -i '1i Tests: t.* in the selftests.\n\n---' "$series/0002-two.patch"
+	printf 't.b\nt.c\nt.full # preempt=full\noops.d\n' >"$series/stock-fails"
+	work=$BUILD/linux-6.1.9-1
+	rm -rf "$work"
+	fake_tree "$work/stock"
+	export FAKE_GUEST='up; while [ $# -gt 0 ]; do [ "$1" != -kernel ] || image=$2; [ "$1" != -append ] || append=$2; shift; done
+results() {
+	local name number=0 code=0
+	for name; do
+		number=$((number + 1))
+		case $name in
+		-*) echo "not ok $number ${name#-}" && code=1 ;;
+		+*) echo "ok $number ${name#+}" ;;
+		=*) echo "ok $number ${name#=} # SKIP" ;;
+		esac
+	done >>"$output"
+	echo "exit $code" >"$verdict"
+}
+'"$1"
+}
+
+verb() {
+	run "$T/top/scripts/$@"
+}
+
+# told LINE...: all that was printed on stdout, TAP alone
+told() {
+	diff <(printf '%s\n' "$@") <(grep -E '^(ok|not ok|[0-9]+\.\.)' <<<"$output")
+}
+
+@test "prefixes: each patch turns green what it says" {
+	prepare 'grep -q line30_two $image && results +t.a +t.b +t.c +t.full || results +t.a +t.b -t.c -t.full'
+	verb prefixes
+	[ "$status" -eq 0 ]
+	told 1..2 "ok 1 prefix 0001-one.patch: 1 tests turn green, 2 to go" "ok 2 prefix 0002-two.patch: 2 tests turn green, 0 to go"
+}
+
+@test "prefixes: a test that passed before, one that is claimed, a guest that is lost" {
+	prepare 'grep -q line30_two $image && results -t.a +t.b +t.c +t.full || results +t.a +t.b -t.c -t.full'
+	verb prefixes
+	[ "$status" -eq 1 ]
+	told 1..2 "ok 1 prefix 0001-one.patch: 1 tests turn green, 2 to go" \
+		"not ok 2 prefix 0002-two.patch: fails what passed before: t.a"
+	prepare 'grep -q line30_two $image && results +t.a +t.b -t.c +t.full || results +t.a +t.b -t.c -t.full'
+	verb prefixes
+	told 1..2 "ok 1 prefix 0001-one.patch: 1 tests turn green, 2 to go" \
+		"not ok 2 prefix 0002-two.patch: fails what it claims: t.c"
+	prepare 'exit'
+	verb prefixes
+	[ "$status" -eq 1 ]
+	[[ $output == *"not ok 1 prefix 0001-one.patch: boot ended with 11: boot: lost: "* ]]
+}
+
+@test "prefixes: a patch that does not apply, a tree that does not build" {
+	prepare 'results +t.a'
+	sed -i 's/^-int line10;/-int line11;/' "$T/top/patches/linux-6.1/0001-one.patch"
+	verb prefixes
+	[ "$status" -eq 1 ]
+	[[ ${lines[-1]} == "prefixes: 0001-one.patch: apply: 0001-one.patch does not apply "* ]]
+	prepare 'results +t.a'
+	FAKE_ERROR=broken verb prefixes
+	[ "$status" -eq 1 ]
+	[[ ${lines[-1]} == "prefixes: 0001-one.patch: does not build; the log is $BUILD/"* ]]
+}
+
+@test "soak: the same verdicts, with what one preemption alone makes fail" {
+	prepare '[[ $image == */patched/* ]] && results +t.a +t.b +t.c +t.full =t.skip ||
+		if [[ $append == *preempt=full* ]]; then results +t.a -t.b -t.c -t.full =t.skip; else results +t.a -t.b -t.c +t.full =t.skip; fi'
+	for kernel in stock patched; do
+		mkdir -p "$work/$kernel/obj/arch/x86/boot" "$work/selftests"
+		touch "$work/$kernel/obj/arch/x86/boot/bzImage"
+	done
+	command_is true ''
+	cp "$T/bin/true" "$work/selftests/perf_bpf_filter"
+	verb soak 6.1 14
+	[ "$status" -eq 0 ]
+	[[ $output == "1..14"$'\n'"ok 1 soak: patched, 1 CPUs, preempt=none"$'\n'"ok 2 soak: stock, 1 CPUs, preempt=none"$'\n'"ok 3 soak: patched, 2 CPUs"* ]]
+	[[ $output == *"ok 14 soak: stock, 1 CPUs, preempt=full"* ]]
+	export FAKE_GUEST=${FAKE_GUEST/+t.a +t.b/+t.a -t.b}
+	verb soak 6.1 2
+	[ "$status" -eq 1 ]
+	[[ $output == *"not ok 1 soak: patched, 1 CPUs, preempt=none: other tests failed: "*t.b* ]]
+	for boots in 0 x -1; do
+		verb soak 6.1 $boots
+		one_line "soak: how many boots? not '$boots'"
+	done
+}
+
+@test "mutants: killed by its tests, survived, killed with the kernel, and without what it says" {
+	prepare 'grep -q line39_broken $image || exit
+		case $(cat "${verdict%/*}/command") in *oops*) say "BUG: kernel NULL pointer dereference" ;; *t.b*) results -t.a -t.b ;; *t.c*) results +t.c =t.d ;; esac'
+	mkdir "$series/mutants"
+	for mutant in "killed:Fails: t.a t.b" "survives:Fails: t.c" "dies:Fails: oops.*" "says-nothing:"; do
+		cat >"$series/mutants/${mutant%%:*}.patch" <<-END
+		C1: broken.
+
+		${mutant#*:}
+
+		--- a/kernel/core.c
+		+++ b/kernel/core.c
+		@@ -38,3 +38,3 @@
+		 int line38;
+		-int line39;
+		+int line39_broken;
+		 int line40;
+		END
+	done
+	verb mutants 6.1 killed survives dies
+	[ "$status" -eq 1 ]
+	told 1..3 "ok 1 mutant killed: killed by 2 tests: t.a t.b" "not ok 2 mutant survives: survived t.c" \
+		"ok 3 mutant dies: killed, and the kernel with it: oops.*"
+	verb mutants 6.1 none
+	one_line "mutants: no such mutant: none (see *"
+	verb mutants 6.1 says-nothing
+	[ "$status" -eq 1 ]
+	[[ ${lines[-1]} == "mutants: "*"says-nothing.patch: no 'Fails:', 'Runs:' or 'Costs:' line" ]]
+}
