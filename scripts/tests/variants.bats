@@ -38,7 +38,9 @@ results() {
 }
 
 verb() {
-	run "$T/top/scripts/$@"
+	local name=$1
+	shift
+	run "$T/top/scripts/$name" "$@"
 }
 
 # told LINE...: all that was printed on stdout, TAP alone
