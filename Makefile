@@ -2,7 +2,7 @@
 # The front door. Each verb is a program in scripts/ that can be run alone.
 
 BASE ?= 6.1
-BASES = $(shell python3 -B scripts/lab make bases)
+BASES = $(shell /usr/bin/python3 -B scripts/lab make bases)
 export VERSION KSRC BUILD ACCEL
 
 help:

@@ -21,7 +21,7 @@ usage() {
 
 # lab QUESTION [ARGUMENT...]: what the readers say, see lab/__main__.py
 lab() {
-	python3 -B "$TOP/scripts/lab" "$0" "$@"
+	/usr/bin/python3 -B "$TOP/scripts/lab" "$0" "$@"
 }
 
 # lock: one at a time in the build folder, until this process and all that it started have ended.

@@ -5,7 +5,7 @@ import pathlib
 import sys
 
 sys.path[0] = str(pathlib.Path(__file__).resolve().parent.parent)
-from lab import BUILD, base, run, tree
+from lab import BUILD, base, run
 
 
 def series(folder):
@@ -20,6 +20,19 @@ def result(name, key):
     return [found]
 
 
+def lock(descriptor, owner):
+    from lab import tree
+    tree.lock(int(descriptor), owner)
+    return []
+
+
+def about(folder):
+    """All that apply wants to know of a series, in lines of "WHAT VALUE"."""
+    one = series(folder)
+    return [f"kernel {kernel}" for kernel, *_ in one.kernels()] + [f"patch {patch}" for patch in one.patches()] + \
+        [f"file {file}" for file in one.files()] + [f"digest {one.digest()}"]
+
+
 QUESTIONS = {
     "bases": base.names,
     "series": lambda name: [base.find(name).folder],
@@ -28,11 +41,11 @@ QUESTIONS = {
     "kernels": lambda *folders: [" ".join(kernel) for one in list(map(series, folders)) or map(base.find, base.names())
                                  for kernel in one.kernels()],
     "files": lambda folder: series(folder).files(),
-    "digest": lambda folder: [series(folder).digest()],
+    "about": about,
     "version": lambda folder: [base.kernel_version(pathlib.Path(folder)) or sys.exit(1)],
     "subject": lambda name: [base.find(name).subject()],
     "result": result,
-    "lock": lambda lock, owner: tree.lock(int(lock), owner) or [],
+    "lock": lock,
 }
 
 
