@@ -16,6 +16,18 @@ load common
 	one_line "verify: another run (process $$) is using $BUILD; *"
 }
 
+@test "verify: what make check has started does not wait for the lock of make check" {
+	command_is dpkg-query 'echo installed'
+	mkdir -p "$BUILD"
+	exec 8>"$BUILD/.lock"
+	flock 8
+	echo $$ >&8
+	KSRC=$T LOCKED=$BUILD run "$SCRIPTS/verify" 6.1
+	one_line "verify: KSRC=$T is not a kernel tree *"
+	KSRC=$T LOCKED=$T/other run "$SCRIPTS/verify" 6.1
+	one_line "verify: another run *"
+}
+
 @test "verify: what a killed run left behind is waited for" {
 	mkdir -p "$BUILD"
 	sleep 0 & # a process that is no more
