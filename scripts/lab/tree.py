@@ -111,7 +111,7 @@ def making(folder):
         die(f"cannot write to {folder}")
     with file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        if file.tell():
+        if os.fstat(file.fileno()).st_size:
             for child in folder.iterdir():
                 if child != marker:
                     child.unlink() if child.is_symlink() or not child.is_dir() else shutil.rmtree(child)

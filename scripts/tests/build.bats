@@ -224,3 +224,14 @@ tree.Work(base.find('6.1'), pathlib.Path('$work/stock')).build('$1')"
 	cat "$work/mutant/kernel/core.c" "$work/mutant/kernel/other.c" | cmp - "$work/mutant/obj/arch/x86/boot/bzImage"
 	[ "$work/stock/kernel/other.c" -ot "$work/stock/obj/two.o" ]
 }
+
+@test "build: of two at once the second waits, and takes nothing from the first" {
+	prepare
+	sed -i 's/^bzImage:/&\n> @sleep $${FAKE_SLEEP:-0}/' "$T/tree/Makefile"
+	FAKE_SLEEP=2 "$SCRIPTS/build" "$T/tree" 3>&- &
+	for _ in $(seq 100); do [ ! -s "$T/tree/obj/.making" ] || break; sleep 0.1; done
+	touch "$T/tree/obj/kept"
+	"$SCRIPTS/build" "$T/tree"
+	wait $!
+	[ -e "$T/tree/obj/kept" ]
+}
