@@ -135,3 +135,20 @@ told() {
 	[ "$status" -eq 1 ]
 	[[ ${lines[-1]} == "mutants: "*"says-nothing.patch: no 'Fails:', 'Runs:' or 'Costs:' line" ]]
 }
+
+@test "try: builds what changed, and runs the tests that match" {
+	prepare 'cat "${verdict%/*}/command" >>"$output"; grep -q line30_two $image && results +t.a'
+	verb try 6.1 't.*' other
+	[ "$status" -eq 0 ]
+	[[ $output == *"2 patches applied to "*"bzImage: Linux 6.1.9"*"perf_bpf_filter 't.*' other"*"ok 1 t.a"* ]]
+	verb try 6.1 't.*'
+	[ "$status" -eq 0 ]
+	[[ $output != *applied* && $output != *bzImage* && $output == *"ok 1 t.a"* ]]
+	sed -i 's/line30_two/line30_new/' "$series/0002-two.patch"
+	verb try 6.1 't.*'
+	[ "$status" -eq 11 ]
+	[[ $output == *"2 patches applied to "*"bzImage: Linux 6.1.9"* ]]
+	touch -d '1 minute' "$T/top/Kconfig.fragment"
+	verb try 6.1 't.*'
+	[[ $output == *"bzImage: Linux 6.1.9"* ]]
+}
