@@ -29,3 +29,12 @@ lock() {
 	mkdir -p "$BUILD" 2>/dev/null && { exec 9>>"$BUILD/.lock"; } 2>/dev/null || die "cannot write to $BUILD"
 	lab lock 9 $$
 }
+
+kernel_version() { lab version "$1"; }  # TREE: prints "6.1.192" from its Makefile, fails if there is none
+series_patches() { lab patches "$1"; }  # SERIES_DIR: file names, in the order of the series
+series_files() { lab files "$1"; }      # SERIES_DIR: the files of the kernel tree that it touches
+build_selftests() { lab selftests "$@"; } # TREE FOLDER: for that kernel, into FOLDER/selftests
+
+# progress LABEL LOG PATTERN UNIT COMMAND...: runs COMMAND with its output in LOG. Meanwhile a terminal
+# shows how many lines of LOG match PATTERN, and the time. Returns COMMAND's exit code.
+progress() { lab progress "$@"; }

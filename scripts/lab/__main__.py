@@ -26,6 +26,18 @@ def lock(descriptor, owner):
     return []
 
 
+def build_selftests(stock, folder):
+    from lab import tree
+    tree.build_selftests(pathlib.Path(stock), pathlib.Path(folder))
+    return []
+
+
+def progress(label, log, pattern, unit, *command):
+    from lab import tree
+    code = tree.progress(label, command, pathlib.Path(log), pattern, unit)
+    sys.exit(code if code >= 0 else 128 - code)
+
+
 def about(folder):
     """All that apply wants to know of a series, in lines of "WHAT VALUE"."""
     one = series(folder)
@@ -46,6 +58,8 @@ QUESTIONS = {
     "subject": lambda name: [base.find(name).subject()],
     "result": result,
     "lock": lock,
+    "selftests": build_selftests,
+    "progress": progress,
 }
 
 

@@ -134,6 +134,17 @@ def fetch(base):
     return Work(base, pathlib.Path(say(SCRIPTS / "fetch", base.name, *([version] if version else []))))
 
 
+def build_selftests(stock, folder):
+    """For that kernel, into selftests/ of a folder."""
+    log, out = folder / "selftests.log", folder / "selftests"
+    with making(out), open(log, "wb") as output:
+        code = subprocess.run(["make", "-C", TOP / "selftests", f"KSRC={stock}", f"OUT={out}"], stdout=output,
+                              stderr=output, pass_fds=held).returncode
+    if code:
+        print("\n".join(read(log).splitlines()[-15:]), file=sys.stderr)
+        die(f"the selftests do not build; the whole log is {log}")
+
+
 class Work:
     """What the build folder has of one kernel."""
 
@@ -156,14 +167,7 @@ class Work:
                 die(f"nothing built in {self.folder / kernel}; run make verify BASE={self.base.name} first")
 
     def build_selftests(self):
-        log = self.folder / "selftests.log"
-        with making(self.folder / "selftests"), open(log, "wb") as output:
-            code = subprocess.run(["make", "-C", TOP / "selftests", f"KSRC={self.stock}",
-                                   f"OUT={self.folder / 'selftests'}"], stdout=output, stderr=output,
-                                  pass_fds=held).returncode
-        if code:
-            print("\n".join(read(log).splitlines()[-15:]), file=sys.stderr)
-            die(f"the selftests do not build; the whole log is {log}")
+        build_selftests(self.stock, self.folder)
 
     def apply(self, kernel, patches=None, log=None, what=None):
         """Makes the tree @kernel: stock with the series, or with these patches. With a log, what is
