@@ -28,7 +28,8 @@ help:
 	@echo 'ship it'
 	@echo '  make series-check  check the series as an integrator would, on every point release'
 	@echo '  make kabi          does a module of the stock kernel load on the patched one?'
-	@echo '  make dist          dist/linux-BASE.mbox for git am, selftests included, and a cover letter'
+	@echo '  make dist          dist/linux-BASE.mbox for git am, selftests included, and a cover letter;'
+	@echo '                     of 7.3 also what goes to whom upstream, in dist/upstream'
 	@echo 'measure it'
 	@echo '  make bench         what a hit costs, against every other way to stop at it, of what is built'
 	@echo
