@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0
+// A relocatable object of x86-64 as plain tables: read with libelf, changed, written again.
+#pragma once
+#include <cstdarg>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <elf.h>
+#include <fcntl.h>
+#include <libelf.h>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unistd.h>
+#include <vector>
+
+// One line that says what is wrong, where, and what to do; then the end.
+[[noreturn, gnu::format(printf, 1, 2)]] inline void die(const char *format, ...)
+{
+	va_list args;
+	va_start(args, format);
+	fprintf(stderr, "%s: ", program_invocation_short_name);
+	vfprintf(stderr, format, args);
+	fputc('\n', stderr);
+	exit(1);
+}
+
+struct Relocation {
+	uint64_t offset;
+	uint32_t type;
+	size_t symbol; // index
+	int64_t addend;
+
+	// How many bytes of the section it fills in.
+	size_t width() const
+	{
+		return type == R_X86_64_64 || type == R_X86_64_PC64 ? 8 : type == R_X86_64_NONE ? 0 : 4;
+	}
+	bool relative() const
+	{
+		return type == R_X86_64_PC32 || type == R_X86_64_PLT32 || type == R_X86_64_PC64;
+	}
+};
+
+struct Symbol {
+	std::string name;
+	unsigned char bind, type, other;
+	uint16_t section; // index, SHN_UNDEF, SHN_ABS, SHN_LIVEPATCH
+	uint64_t value, size;
+};
+
+struct Section {
+	std::string name;
+	uint32_t type;
+	uint64_t flags, align, entry_size;
+	std::vector<unsigned char> bytes; // those that are all 0 as well
+	std::vector<Relocation> relocations;
+
+	bool code() const
+	{
+		return flags & SHF_EXECINSTR;
+	}
+	// Where the linker merges what is equal: nothing has a place of its own.
+	bool merged() const
+	{
+		return flags & SHF_MERGE;
+	}
+};
+
+struct Elf_file {
+	int fd = -1;
+	Elf *elf = nullptr;
+
+	Elf_file(const std::string &path, int flags, Elf_Cmd command)
+	{
+		elf_version(EV_CURRENT);
+		fd = open(path.c_str(), flags | O_CLOEXEC, 0666);
+		elf = fd < 0 ? nullptr : elf_begin(fd, command, nullptr);
+		if (!elf)
+			die("%s: %s", path.c_str(), fd < 0 ? strerror(errno) : elf_errmsg(-1));
+	}
+	Elf_file(const Elf_file &) = delete;
+	~Elf_file()
+	{
+		elf_end(elf);
+		close(fd);
+	}
+};
+
+struct Object {
+	std::string path;
+	std::vector<Section> sections{ Section{} }; // those of symbols, names and relocations left out
+	std::vector<Symbol> symbols{ Symbol{} };
+
+	Object() = default;
+	explicit Object(const std::string &path);
+	// @sealed: what is named .klp.sym.* is the kernel's to resolve, not the linker's.
+	void write(const std::string &path, bool sealed = false) const;
+
+	size_t add(Section section)
+	{
+		sections.push_back(std::move(section));
+		return sections.size() - 1;
+	}
+	size_t add(Symbol symbol)
+	{
+		symbols.push_back(std::move(symbol));
+		return symbols.size() - 1;
+	}
+};

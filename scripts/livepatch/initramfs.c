@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * /init of a guest with a distribution's kernel, which has as modules what a guest of scripts/boot needs
+ * before it has a root: loads /modules/00.ko, 01.ko, ..., mounts what the kernel was told to, and goes
+ * on with the init that it was told.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static char line[4096];
+
+static void check(int failed, const char *what)
+{
+	if (failed) {
+		fprintf(stderr, "initramfs: %s: %s\n", what, strerror(errno));
+		exit(1);
+	}
+}
+
+/* The value of NAME= on the kernel's command line; "" if there is none. */
+static const char *parameter(const char *name)
+{
+	size_t length = strlen(name);
+	char *word, *rest = strdup(line);
+
+	while ((word = strsep(&rest, " \n")))
+		if (!strncmp(word, name, length))
+			return word + length;
+	return "";
+}
+
+int main(void)
+{
+	char module[32];
+
+	mkdir("/proc", 0755);
+	mkdir("/root", 0755);
+	check(mount("proc", "/proc", "proc", 0, NULL), "proc");
+	int fd = open("/proc/cmdline", O_RDONLY);
+
+	check(fd < 0 || read(fd, line, sizeof line - 1) < 0, "the command line");
+	for (int i = 0;; i++) {
+		snprintf(module, sizeof module, "/modules/%02d.ko", i);
+		fd = open(module, O_RDONLY | O_CLOEXEC);
+		if (fd < 0)
+			break;
+		check(syscall(SYS_finit_module, fd, "", 0) && errno != EEXIST, module);
+	}
+	check(mount(parameter("root="), "/root", parameter("rootfstype="), MS_RDONLY, parameter("rootflags=")), "root");
+	check(mount("dev", "/root/dev", "devtmpfs", 0, NULL), "devtmpfs");
+	check(umount2("/proc", MNT_DETACH), "proc");
+	check(chdir("/root") || mount(".", "/", NULL, MS_MOVE, NULL) || chroot("."), "the way to root");
+	fd = open("/dev/console", O_RDWR);
+	for (int i = 0; i < 3; i++)
+		dup2(fd, i);
+	const char *init = parameter("init=");
+
+	execl(init, init, NULL);
+	check(1, init);
+}

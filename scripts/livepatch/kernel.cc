@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "kernel.h"
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+
+Kernel::Kernel(const std::string &path)
+{
+	std::ifstream in(path, std::ios::binary);
+	file.assign(std::istreambuf_iterator<char>(in), {});
+	Elf64_Ehdr header;
+	if (file.size() < sizeof header)
+		die("cannot read %s", path.c_str());
+	memcpy(&header, file.data(), sizeof header);
+	uint64_t size = header.e_shnum * sizeof(Elf64_Shdr);
+	if (memcmp(header.e_ident, ELFMAG, SELFMAG) || header.e_machine != EM_X86_64 ||
+	    header.e_shoff > file.size() || size > file.size() - header.e_shoff)
+		die("%s is no kernel of x86-64", path.c_str());
+	sections.resize(header.e_shnum);
+	memcpy(sections.data(), file.data() + header.e_shoff, size);
+	std::erase_if(sections, [&](const Elf64_Shdr &s) {
+		return !(s.sh_flags & SHF_ALLOC) || s.sh_type == SHT_NOBITS || s.sh_offset > file.size() ||
+		       s.sh_size > file.size() - s.sh_offset;
+	});
+}
+
+std::span<const unsigned char> Kernel::at(uint64_t address, size_t size) const
+{
+	for (const Elf64_Shdr &s : sections)
+		if (address >= s.sh_addr && address - s.sh_addr <= s.sh_size &&
+		    size <= s.sh_size - (address - s.sh_addr))
+			return std::span(file).subspan(s.sh_offset + (address - s.sh_addr), size);
+	return {};
+}
+
+std::vector<std::pair<uint64_t, std::span<const unsigned char>>> Kernel::code() const
+{
+	std::vector<std::pair<uint64_t, std::span<const unsigned char>>> found;
+	for (const Elf64_Shdr &s : sections)
+		if (s.sh_flags & SHF_EXECINSTR)
+			found.emplace_back(s.sh_addr, std::span(file).subspan(s.sh_offset, s.sh_size));
+	return found;
+}
+
+void Kernel::use(const std::vector<Kernel_symbol> &symbols)
+{
+	by_name.clear();
+	for (const Kernel_symbol &s : symbols)
+		by_name.emplace(s.name, s.address);
+}
+
+std::vector<uint64_t> Kernel::addresses(const std::string &name) const
+{
+	std::vector<uint64_t> found;
+	for (auto [it, end] = by_name.equal_range(name); it != end; ++it)
+		found.push_back(it->second);
+	std::ranges::sort(found);
+	return found;
+}
+
+std::optional<unsigned> Kernel::position(const std::string &name, uint64_t address) const
+{
+	std::vector<uint64_t> all = addresses(name);
+	for (size_t i = 0; i < all.size(); i++)
+		if (same_address(all[i], address))
+			return all.size() == 1 ? 0 : i + 1;
+	return {};
+}
+
+// scripts/kallsyms.c writes, each table on a boundary of 8 bytes: the number of symbols, their names,
+// markers into these, some kernels an order by name, the tokens that names are made of, an index into
+// these. The offsets of the symbols and what they are relative to come before that, or behind.
+std::vector<Kernel_symbol> Kernel::kallsyms() const
+{
+	auto align = [](size_t at) { return (at + 7) & ~size_t(7); };
+	auto word = [&]<typename T>(size_t at, T) {
+		T value = 0;
+		if (at <= file.size() - sizeof value)
+			memcpy(&value, file.data() + at, sizeof value);
+		return value;
+	};
+
+	// Digits stand for themselves.
+	std::string digits;
+	for (char c = '0'; c <= '9'; c++)
+		digits += { c, '\0' };
+	size_t tokens = 0;
+	for (auto it = file.begin(); !tokens && it != file.end(); it += it != file.end()) {
+		it = std::search(it, file.end(), digits.begin(), digits.end());
+		size_t start = it - file.begin();
+		for (int back = 0; it != file.end() && back < '0' && start > 1; back++)
+			for (start--; start > 0 && file[start - 1]; start--)
+				;
+		if (it != file.end() && start % 8 == 0)
+			tokens = start;
+	}
+	std::vector<std::string> token;
+	size_t at = tokens;
+	for (; tokens && token.size() < 256 && at < file.size(); at += token.back().size() + 1)
+		token.push_back(reinterpret_cast<const char *>(file.data() + at));
+	size_t index = align(at), index_end = align(index + 256 * 2);
+	if (token.size() != 256 || word(index, uint16_t()) || word(index + 2, uint16_t()) != token[0].size() + 1)
+		die("the kernel has no kallsyms");
+
+	// names_at(N, AT): where N names end that begin at AT, and those with a marker; or 0.
+	std::vector<uint32_t> starts;
+	auto length = [&](size_t &at) {
+		size_t size = file[at++];
+		if (size & 0x80)
+			size = (size & 0x7f) | file[at++] << 7;
+		return size;
+	};
+	auto names_end = [&](size_t number, size_t begin) -> size_t {
+		starts.clear();
+		size_t at = begin;
+		for (size_t i = 0; i < number; i++) {
+			if (i % 256 == 0)
+				starts.push_back(at - begin);
+			if (at + 2 > tokens)
+				return 0;
+			size_t size = length(at);
+			if (!size || size > 512)
+				return 0;
+			at += size;
+		}
+		return at;
+	};
+	size_t number = 0, names = 0;
+	for (size_t at = tokens - 8; !names && at > 64; at -= 8) {
+		number = word(at, uint32_t());
+		if (number < 1000 || number > 4000000 || word(at + 4, uint32_t()))
+			continue;
+		size_t end = names_end(number, at + 8), markers = align(end);
+		if (end && markers + starts.size() * 4 <= tokens &&
+		    !memcmp(file.data() + markers, starts.data(), starts.size() * 4))
+			names = at + 8;
+	}
+	if (!names)
+		die("the kernel's kallsyms are of a kind that is not known here");
+
+	// Relative to an address of the kernel.
+	auto kernel_base = [&](size_t at) { return word(at, uint64_t()) >> 31 == 0x1ffffffff; };
+	size_t behind = align(index_end + number * 4), before = names - 16;
+	size_t base_at = kernel_base(before) ? before : behind;
+	if (!kernel_base(base_at))
+		die("the kernel's kallsyms have no address to start from");
+	size_t offsets = base_at == before ? before - align(number * 4) : index_end;
+	uint64_t base = word(base_at, uint64_t());
+
+	std::vector<Kernel_symbol> symbols;
+	size_t name = names;
+	for (size_t i = 0; i < number; i++) {
+		std::string text;
+		size_t size = length(name);
+		for (size_t j = 0; j < size; j++)
+			text += token[file[name + j]];
+		name += size;
+		// Those of CPUs are not relative.
+		int32_t offset = word(offsets + i * 4, int32_t());
+		uint64_t address = offset < 0 ? base - 1 - (int64_t)offset : offset;
+		symbols.push_back({ address, text[0], text.substr(1) });
+	}
+	return symbols;
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-2.0
+// The kernel to be patched, as its distribution ships it: an ELF file without symbols, and the list
+// of symbols that it carries for itself.
+#pragma once
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+#include "elf.h"
+
+struct Kernel_symbol {
+	uint64_t address;
+	char type; // as nm and /proc/kallsyms have it
+	std::string name;
+};
+
+class Kernel
+{
+	std::vector<unsigned char> file;
+	std::vector<Elf64_Shdr> sections;
+	std::multimap<std::string, uint64_t> by_name;
+
+    public:
+	explicit Kernel(const std::string &path);
+
+	// What its kallsyms say, in their order. use() makes these, or others, those that are looked up.
+	std::vector<Kernel_symbol> kallsyms() const;
+	void use(const std::vector<Kernel_symbol> &symbols);
+
+	// @size bytes at @address; none if the file has none.
+	std::span<const unsigned char> at(uint64_t address, size_t size) const;
+	// Of each section with code: address and bytes.
+	std::vector<std::pair<uint64_t, std::span<const unsigned char>>> code() const;
+
+	std::vector<uint64_t> addresses(const std::string &name) const; // ascending
+	// How livepatch tells symbols of a name apart: 0 if there is one, else 1, 2, ... by address.
+	std::optional<unsigned> position(const std::string &name, uint64_t address) const;
+};
+
+// Instructions reach 2 GiB only: an address is known by its lower half.
+inline bool same_address(uint64_t a, uint64_t b)
+{
+	return (uint32_t)a == (uint32_t)b;
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The live patch itself: which functions of the kernel are replaced. They were cut out of the patched
+ * files by "cut"; only their addresses are used here.
+ */
+#include <linux/livepatch.h>
+#include <linux/module.h>
+#include <linux/sched/signal.h>
+
+#define REPLACE(name, position) void livepatch_##name(void);
+#include "functions.h"
+#undef REPLACE
+
+#define REPLACE(name, position) \
+	{ .old_name = #name, .new_func = livepatch_##name, .old_sympos = position },
+
+static struct klp_func funcs[] = {
+#include "functions.h"
+	{ }
+};
+
+void hw_breakpoint_set_mutex_known(bool known);
+
+static void post_patch(struct klp_object *object)
+{
+	hw_breakpoint_set_mutex_known(true);
+}
+
+static void pre_unpatch(struct klp_object *object)
+{
+	hw_breakpoint_set_mutex_known(false);
+}
+
+static struct klp_object objects[] = {
+	{
+		.funcs = funcs,
+		.callbacks = { .post_patch = post_patch, .pre_unpatch = pre_unpatch },
+	},
+	{ }
+};
+
+static struct klp_patch patch = {
+	.mod = THIS_MODULE,
+	.objs = objects,
+};
+
+/* bpf_instrumentation_off is where the running kernel's struct task_struct has a hole. */
+static int __init hole_is_zero(void)
+{
+	struct task_struct *group, *task;
+	int ret = 0;
+
+	rcu_read_lock();
+	for_each_process_thread(group, task)
+		if (task->bpf_instrumentation_off)
+			ret = -EUCLEAN;
+	rcu_read_unlock();
+	return ret;
+}
+
+static int __init livepatch_init(void)
+{
+	return hole_is_zero() ?: klp_enable_patch(&patch);
+}
+
+static void __exit livepatch_exit(void)
+{
+}
+
+module_init(livepatch_init);
+module_exit(livepatch_exit);
+MODULE_LICENSE("GPL");
+MODULE_DESCRIPTION("BPF programs that suppress every side effect of a perf overflow");
+MODULE_INFO(livepatch, "Y");
