@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-// cut VMLINUX SYMBOLS MODULE.SYMVERS PLAN PLAIN STOCK PATCHED OUT FILE...
+// cut VMLINUX SYMBOLS MODULE.SYMVERS PLAN PLAIN STOCK PATCHED OUT
 //
 // Makes the objects of a live patch: what differs between two compilations of the same files, bound to
 // the kernel that is to be patched. FILE, as kernel/events/core.o, was compiled three times:
@@ -17,8 +17,8 @@
 //    A function that the kernel has keeps its address there, so that no pointer leads into the module.
 // OUT/functions.h lists what is replaced.
 //
-// PLAN has a line each of: "copy NAME", not to be replaced itself; "keep NAME", to stay as it is
-// though it changes or calls what is copied. Comments (#) tell why.
+// PLAN has a line each of: "object FILE"; "copy NAME", not to be replaced itself; "keep NAME", to stay
+// as it is though it changes or calls what is copied. Comments (#) tell why.
 #include <algorithm>
 #include <fstream>
 #include <functional>
@@ -358,7 +358,7 @@ void File::place(const Kernel &kernel)
 }
 
 struct Plan {
-	set<string> copy, keep;
+	set<string> objects, copy, keep;
 
 	explicit Plan(const string &path)
 	{
@@ -370,9 +370,10 @@ struct Plan {
 			string verb, name, rest;
 			if (!(words >> verb))
 				continue;
-			if (!(words >> name) || words >> rest || (verb != "copy" && verb != "keep"))
-				die("%s: not \"copy NAME\" or \"keep NAME\": %s", path.c_str(), line.c_str());
-			(verb == "copy" ? copy : keep).insert(name);
+			set<string> *which = verb == "object" ? &objects : verb == "copy" ? &copy : &keep;
+			if (!(words >> name) || words >> rest || (which == &keep && verb != "keep"))
+				die("%s: not \"object\", \"copy\" or \"keep\" and a name: %s", path.c_str(), line.c_str());
+			which->insert(name);
 		}
 	}
 };
@@ -731,8 +732,8 @@ Object Cut::make(const File &file) const
 
 int main(int count, char **arguments)
 {
-	if (count < 10)
-		die("usage: cut VMLINUX SYMBOLS MODULE.SYMVERS PLAN PLAIN STOCK PATCHED OUT FILE...");
+	if (count != 9)
+		die("usage: cut VMLINUX SYMBOLS MODULE.SYMVERS PLAN PLAIN STOCK PATCHED OUT");
 	Kernel kernel(arguments[1]);
 	vector<Kernel_symbol> symbols;
 	std::ifstream in(arguments[2]);
@@ -756,8 +757,7 @@ int main(int count, char **arguments)
 	Plan plan(arguments[4]);
 
 	vector<File> files;
-	for (int i = 9; i < count; i++) {
-		string file = arguments[i];
+	for (const string &file : plan.objects) {
 		auto in = [&](int dir) { return string(arguments[dir]) + '/' + file; };
 		files.push_back({ file, Object(in(5)), Code(in(6)), Code(in(7)), {}, {}, {}, {}, {}, {} });
 		files.back().place(kernel);

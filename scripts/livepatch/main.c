@@ -6,6 +6,8 @@
 #include <linux/livepatch.h>
 #include <linux/module.h>
 #include <linux/sched/signal.h>
+#include <linux/utsname.h>
+#include "build.h"
 
 #define REPLACE(name, position) void livepatch_##name(void);
 #include "functions.h"
@@ -60,6 +62,11 @@ static int __init hole_is_zero(void)
 
 static int __init livepatch_init(void)
 {
+	if (strcmp(init_utsname()->version, BUILD)) {
+		pr_err("%s: made for %s, and this is %s\n", THIS_MODULE->name, BUILD, init_utsname()->version);
+		return -ENOEXEC;
+	}
+
 	return hole_is_zero() ?: klp_enable_patch(&patch);
 }
 
