@@ -326,9 +326,14 @@ void File::place(const Kernel &kernel)
 			if (there.size() != section.bytes.size())
 				die("%s: the kernel has no such section: %s", name.c_str(), section.name.c_str());
 			vector<unsigned char> ours = section.bytes, theirs(there.begin(), there.end());
-			for (const Relocation &r : section.relocations) {
+			for (const Relocation &r : section.relocations)
 				for (size_t b = r.offset; b < r.offset + r.width(); b++)
 					ours[b] = theirs[b] = 0;
+			auto [our, their] = std::ranges::mismatch(ours, theirs);
+			if (our != ours.end() && section.code())
+				die("%s: %s is not what the kernel has; is this another compiler, source or configuration?",
+				    name.c_str(), function_at(i, our - ours.begin()).c_str());
+			for (const Relocation &r : section.relocations) {
 				if (r.width() < 4)
 					continue;
 				uint32_t value;
@@ -349,10 +354,6 @@ void File::place(const Kernel &kernel)
 					    function_at(i, r.offset).c_str(),
 					    s.name.empty() ? plain.sections[s.section].name.c_str() : s.name.c_str());
 			}
-			auto [our, their] = std::ranges::mismatch(ours, theirs);
-			if (our != ours.end() && section.code())
-				die("%s: %s is not what the kernel has; is this another compiler, source or configuration?",
-				    name.c_str(), function_at(i, our - ours.begin()).c_str());
 		}
 	}
 }

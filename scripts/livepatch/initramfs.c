@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * /init of a guest with a distribution's kernel, which has as modules what a guest of scripts/boot needs
- * before it has a root: loads /modules/00.ko, 01.ko, ..., mounts what the kernel was told to, and goes
+ * before it has a root: loads /modules/10, 11, ..., mounts what the kernel was told to, and goes
  * on with the init that it was told.
  */
 #include <errno.h>
@@ -46,8 +46,8 @@ int main(void)
 	int fd = open("/proc/cmdline", O_RDONLY);
 
 	check(fd < 0 || read(fd, line, sizeof line - 1) < 0, "the command line");
-	for (int i = 0;; i++) {
-		snprintf(module, sizeof module, "/modules/%02d.ko", i);
+	for (int i = 10;; i++) {
+		snprintf(module, sizeof module, "/modules/%d", i);
 		fd = open(module, O_RDONLY | O_CLOEXEC);
 		if (fd < 0)
 			break;

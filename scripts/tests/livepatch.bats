@@ -1,0 +1,233 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0
+# The tools of scripts/livepatch on a kernel of two files, with one thing of each kind.
+load common
+
+setup_file() {
+	TOOLS=$(mktemp -d)
+	export TOOLS
+	cd "$BATS_TEST_DIRNAME/../livepatch"
+	for tool in symbols cut seal; do
+		g++ -std=gnu++20 -o "$TOOLS/$tool" "$tool.cc" kernel.cc elf.cc -lelf
+	done
+}
+
+teardown_file() {
+	rm -rf "$TOOLS"
+}
+
+# What is in the kernel as often as here; "other" has a static variable and a function of the same name.
+sources() {
+	mkdir -p "$1"
+	cat >"$1/other.c" <<'END'
+static volatile int twice[4] = { 1 };
+static __attribute__((noinline)) int helper(int i) { return twice[i] ^ 5; }
+int other(int i) { return helper(i + 1) + helper(i); }
+int calls_untraced(int i);
+END
+	cat >"$1/core.c" <<'END'
+#ifdef KEY_NOWHERE
+extern int nowhere;
+#endif
+#ifndef INLINED
+#define INLINED
+#endif
+#ifndef KEYED
+#define KEYED
+#endif
+#ifndef UNTRACED
+#define UNTRACED
+#endif
+#ifndef NEW
+#define NEW
+#endif
+#ifndef POINTED
+#define POINTED same
+#endif
+#define KEY(key) asm volatile("1: nop; .pushsection __jump_table, \"aw\"; .long 1b - ., 1b - .; .quad " #key " - .; .popsection")
+extern int other(int);
+int key_a, key_b;
+static volatile int twice[4] = { 2 };
+static __attribute__((noinline)) int helper(int i) { return twice[i & 3] ^ 7; }
+static inline int inlined(int i) { return i * 3 INLINED; }
+int user_one(int i) { return inlined(i) + helper(i); }
+int user_two(int i) { return inlined(i) - other(i); }
+int keyed(int i) { KEY(key_a); return i + 1 KEYED; }
+int unkeyed(int i) { KEY(key_b); return i + 2; }
+__attribute__((noinline, no_instrument_function)) int untraced(int i) { return i + twice[3] UNTRACED; }
+int calls_untraced(int i) { return untraced(i) * 2; }
+int same(int i) { static int count; return count += i; }
+int (*pointer)(int);
+NEW
+int points(int i) { pointer = POINTED; return i; }
+END
+}
+
+FLAGS=(-O2 -mcmodel=kernel -fno-pic -fno-pie -pg -mfentry -mrecord-mcount -fcf-protection=none
+	-fno-asynchronous-unwind-tables -mno-sse)
+
+# compile DIR FLAG...: both files
+compile() {
+	local dir=$T/$1 file
+	shift
+	mkdir -p "$dir"
+	for file in core other; do
+		gcc "${FLAGS[@]}" "$@" -c "$T/source/$file.c" -o "$dir/$file.o"
+	done
+}
+
+# The kernel, its symbols and exports, and the objects of its own source.
+kernel() {
+	[ -d "$T/source" ] || sources "$T/source"
+	compile plain
+	echo 'int __fentry__ = 1;' | gcc -c -x c - -o "$T/fentry.o"
+	ld -e 0 -Ttext=0xffffffff81000000 -o "$T/vmlinux" "$T"/plain/*.o "$T/fentry.o"
+	nm -n --defined-only "$T/vmlinux" >"$T/symbols"
+	printf '0x1\t%s\tvmlinux\tEXPORT_SYMBOL\t\n' __fentry__ >"$T/symvers"
+	compile stock -ffunction-sections -fdata-sections
+	printf 'object core.o\nobject other.o\n' >"$T/plan"
+	mkdir -p "$T/out"
+}
+
+# cut FLAG...: what the change with these flags comes to
+cut() {
+	compile patched -ffunction-sections -fdata-sections "$@"
+	run "$TOOLS/cut" "$T/vmlinux" "$T/symbols" "$T/symvers" "$T/plan" "$T/plain" "$T/stock" "$T/patched" "$T/out"
+	echo "$output"
+}
+
+relocations() {
+	readelf -rW "$T/out/$1"
+}
+
+@test "livepatch: no change, nothing replaced" {
+	kernel
+	cut
+	[ "$status" -eq 0 ]
+	[ ! -s "$T/out/functions.h" ]
+	! nm "$T/out/core.o" | grep .
+}
+
+@test "livepatch: what has an inlined copy of what changed is replaced" {
+	kernel
+	cut -DINLINED=+1
+	[ "$status" -eq 0 ]
+	[ "$(cat "$T/out/functions.h")" = $'REPLACE(user_one, 0)\nREPLACE(user_two, 0)' ]
+	nm "$T/out/core.o" | grep -q ' T livepatch_user_one'
+}
+
+@test "livepatch: of symbols that occur twice, that of the file" {
+	kernel
+	cut -DINLINED=+1 -DUNTRACED=+1
+	[ "$status" -eq 0 ]
+	# core.o comes first.
+	[ "$(grep -c ' twice$' "$T/symbols")" = 2 ]
+	nm "$T/out/core.o" | grep -q 'U .klp.sym.vmlinux.helper,1$'
+	nm "$T/out/core.o" | grep -q 'U .klp.sym.vmlinux.twice,1$'
+	sed -i 's/twice\[i\] ^ 5/twice[i] ^ 6/' "$T/source/other.c"
+	cut
+	nm "$T/out/other.o" | grep -q 'U .klp.sym.vmlinux.twice,2$'
+	[ "$(cat "$T/out/functions.h")" = 'REPLACE(helper, 2)' ]
+}
+
+@test "livepatch: a symbol that the kernel has not stops it" {
+	kernel
+	cut -DKEYED=+nowhere '-DNEW=' -DKEY_NOWHERE
+	[ "$status" -eq 1 ]
+}
+
+@test "livepatch: the static key of what is replaced comes along, and no other" {
+	kernel
+	cut -DKEYED=+1
+	[ "$status" -eq 0 ]
+	[ "$(cat "$T/out/functions.h")" = 'REPLACE(keyed, 0)' ]
+	relocations core.o | grep -q 'klp.sym.vmlinux.key_a,0'
+	! relocations core.o | grep -q key_b
+	[ "$(readelf -SW "$T/out/core.o" | awk '$2 ~ /__jump_table/ || $3 == "__jump_table" { print $7 }')" = 000010 ]
+}
+
+@test "livepatch: what is not traced is copied, who calls it replaced" {
+	kernel
+	cut -DUNTRACED=+1
+	[ "$status" -eq 0 ]
+	[ "$(cat "$T/out/functions.h")" = 'REPLACE(calls_untraced, 0)' ]
+	[[ $output == *"core.o: copied: untraced"* ]]
+	nm "$T/out/core.o" | grep -qi ' T livepatch_untraced'
+}
+
+@test "livepatch: a call that nobody replaces stops it" {
+	sources "$T/source"
+	echo 'int untraced(int); int forgotten(int i) { return untraced(i) + 1; }' >>"$T/source/other.c"
+	kernel
+	sed -i '/other.o/d' "$T/plan"
+	cut -DUNTRACED=+1
+	[ "$status" -eq 1 ]
+	[ "$output" = "cut: the kernel's forgotten calls untraced, which cannot be replaced" ]
+	echo 'keep forgotten' >>"$T/plan"
+	cut -DUNTRACED=+1
+	[ "$status" -eq 0 ]
+}
+
+@test "livepatch: a pointer to a function is to the kernel's" {
+	kernel
+	cut -DPOINTED=user_one -DINLINED=+1
+	[ "$status" -eq 0 ]
+	relocations core.o | grep -q 'R_X86_64_32S.*klp.sym.vmlinux.user_one,0'
+}
+
+@test "livepatch: a pointer to what is new stops it" {
+	kernel
+	cut -DNEW='static int fresh(int i) { return i; }' -DPOINTED=fresh
+	[ "$status" -eq 1 ]
+	[ "$output" = "cut: core.o: the address of fresh, which is new, would be left in the kernel" ]
+}
+
+@test "livepatch: another compiler stops it" {
+	kernel
+	compile plain -Os
+	cut -DKEYED=+1
+	[ "$status" -eq 1 ]
+	[[ $output == "cut: core.o: "*" is not what the kernel has; is this another compiler, source or configuration?" ]]
+}
+
+@test "livepatch: another variable of the same name stops it" {
+	kernel
+	# The same instructions on what is not the same.
+	sed -i 's/key_a, key_b/key_b, key_a/' "$T/source/core.c"
+	compile plain
+	cut -DKEYED=+1
+	[ "$status" -eq 1 ]
+}
+
+@test "livepatch: a static variable of a function stays the kernel's" {
+	kernel
+	sed -i 's/return count += i/return count += i + 1/' "$T/source/core.c"
+	cut
+	[ "$status" -eq 0 ]
+	nm "$T/out/core.o" | grep -q 'U .klp.sym.vmlinux.count.[0-9]*,0$'
+	! nm "$T/out/core.o" | grep -q ' [bd] count'
+}
+
+@test "livepatch: seal makes livepatch relocations of what has a position" {
+	kernel
+	cut -DINLINED=+1
+	"$TOOLS/seal" "$T/out/core.o"
+	readelf -SW "$T/out/core.o" | grep -q '\.klp\.rela\.vmlinux\.\.text\.user_one'
+	[ "$(readelf -sW "$T/out/core.o" | grep -c 'OS \[0xff20\]')" -ge 2 ]
+	readelf -rW "$T/out/core.o" | grep -q '__fentry__'
+}
+
+@test "livepatch: bad input gets one line" {
+	kernel
+	echo nonsense >"$T/plan"
+	cut
+	[ "$status" -eq 1 ]
+	[ "${#lines[@]}" -eq 1 ]
+	echo 'no object' >"$T/out/core.o"
+	run "$TOOLS/seal" "$T/out/core.o"
+	[ "$status" -eq 1 ]
+	[ "$output" = "seal: $T/out/core.o is not an object of x86-64" ]
+	run "$TOOLS/symbols" "$T/plan"
+	[ "$status" -eq 1 ]
+	[ "${#lines[@]}" -eq 1 ]
+}
