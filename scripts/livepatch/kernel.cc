@@ -63,7 +63,7 @@ std::optional<unsigned> Kernel::position(const std::string &name, uint64_t addre
 	std::vector<uint64_t> all = addresses(name);
 	for (size_t i = 0; i < all.size(); i++)
 		if (same_address(all[i], address))
-			return all.size() == 1 ? 0 : i + 1;
+			return i + 1;
 	return {};
 }
 

@@ -34,7 +34,8 @@ class Kernel
 	std::vector<std::pair<uint64_t, std::span<const unsigned char>>> code() const;
 
 	std::vector<uint64_t> addresses(const std::string &name) const; // ascending
-	// How livepatch tells symbols of a name apart: 0 if there is one, else 1, 2, ... by address.
+	// How livepatch tells symbols of a name apart: 1, 2, ... by address. For 0, "the only one", the
+	// kernel would look through all of them each time, which doubles the time to load.
 	std::optional<unsigned> position(const std::string &name, uint64_t address) const;
 };
 

@@ -112,7 +112,7 @@ relocations() {
 	kernel
 	cut -DINLINED=+1
 	[ "$status" -eq 0 ]
-	[ "$(cat "$T/out/functions.h")" = $'REPLACE(user_one, 0)\nREPLACE(user_two, 0)' ]
+	[ "$(cat "$T/out/functions.h")" = $'REPLACE(user_one, 1)\nREPLACE(user_two, 1)' ]
 	nm "$T/out/core.o" | grep -q ' T livepatch_user_one'
 }
 
@@ -140,8 +140,8 @@ relocations() {
 	kernel
 	cut -DKEYED=+1
 	[ "$status" -eq 0 ]
-	[ "$(cat "$T/out/functions.h")" = 'REPLACE(keyed, 0)' ]
-	relocations core.o | grep -q 'klp.sym.vmlinux.key_a,0'
+	[ "$(cat "$T/out/functions.h")" = 'REPLACE(keyed, 1)' ]
+	relocations core.o | grep -q 'klp.sym.vmlinux.key_a,1'
 	! relocations core.o | grep -q key_b
 	[ "$(readelf -SW "$T/out/core.o" | awk '$2 ~ /__jump_table/ || $3 == "__jump_table" { print $7 }')" = 000010 ]
 }
@@ -150,7 +150,7 @@ relocations() {
 	kernel
 	cut -DUNTRACED=+1
 	[ "$status" -eq 0 ]
-	[ "$(cat "$T/out/functions.h")" = 'REPLACE(calls_untraced, 0)' ]
+	[ "$(cat "$T/out/functions.h")" = 'REPLACE(calls_untraced, 1)' ]
 	[[ $output == *"core.o: copied: untraced"* ]]
 	nm "$T/out/core.o" | grep -qi ' T livepatch_untraced'
 }
@@ -172,7 +172,7 @@ relocations() {
 	kernel
 	cut -DPOINTED=user_one -DINLINED=+1
 	[ "$status" -eq 0 ]
-	relocations core.o | grep -q 'R_X86_64_32S.*klp.sym.vmlinux.user_one,0'
+	relocations core.o | grep -q 'R_X86_64_32S.*klp.sym.vmlinux.user_one,1'
 }
 
 @test "livepatch: a pointer to what is new stops it" {
@@ -204,7 +204,7 @@ relocations() {
 	sed -i 's/return count += i/return count += i + 1/' "$T/source/core.c"
 	cut
 	[ "$status" -eq 0 ]
-	nm "$T/out/core.o" | grep -q 'U .klp.sym.vmlinux.count.[0-9]*,0$'
+	nm "$T/out/core.o" | grep -q 'U .klp.sym.vmlinux.count.[0-9]*,1$'
 	! nm "$T/out/core.o" | grep -q ' [bd] count'
 }
 

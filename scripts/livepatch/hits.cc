@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: GPL-2.0
+// hits COMMAND...: hits breakpoints on every CPU while COMMAND runs, which loads and unloads the live
+// patch; then compares, to the unit. What holds with it and without it: every hit counts and runs its
+// program; each that the program accepts is a sample; none that it rejects is one; no hit is more than
+// one SIGTRAP. In a thread for each CPU, and in children that inherit.
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <linux/bpf.h>
+#include <linux/hw_breakpoint.h>
+#include <linux/perf_event.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+namespace
+{
+template <typename T> T must(T result, const char *what)
+{
+	if (result < 0) {
+		fprintf(stderr, "hits: %s: %s\n", what, strerror(errno));
+		exit(2);
+	}
+	return result;
+}
+
+int bpf(int command, bpf_attr &attr)
+{
+	return syscall(SYS_bpf, command, &attr, sizeof attr);
+}
+
+// A program that counts its runs and returns @verdict.
+struct Program {
+	int map, fd;
+
+	explicit Program(int verdict)
+	{
+		bpf_attr attr = {};
+		attr.map_type = BPF_MAP_TYPE_ARRAY;
+		attr.key_size = 4;
+		attr.value_size = 8;
+		attr.max_entries = 1;
+		map = must(bpf(BPF_MAP_CREATE, attr), "a map");
+		const bpf_insn program[] = {
+			{ BPF_ST | BPF_MEM | BPF_W, 10, 0, -4, 0 }, // the key
+			{ BPF_ALU64 | BPF_MOV | BPF_X, 2, 10, 0, 0 },
+			{ BPF_ALU64 | BPF_ADD | BPF_K, 2, 0, 0, -4 },
+			{ BPF_LD | BPF_DW | BPF_IMM, 1, BPF_PSEUDO_MAP_FD, 0, map },
+			{ 0, 0, 0, 0, 0 },
+			{ BPF_JMP | BPF_CALL, 0, 0, 0, BPF_FUNC_map_lookup_elem },
+			{ BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 2, 0 },
+			{ BPF_ALU64 | BPF_MOV | BPF_K, 1, 0, 0, 1 },
+			{ BPF_STX | BPF_ATOMIC | BPF_DW, 0, 1, 0, BPF_ADD },
+			{ BPF_ALU64 | BPF_MOV | BPF_K, 0, 0, 0, verdict },
+			{ BPF_JMP | BPF_EXIT, 0, 0, 0, 0 },
+		};
+		attr = {};
+		attr.prog_type = BPF_PROG_TYPE_PERF_EVENT;
+		attr.insns = uintptr_t(program);
+		attr.insn_cnt = std::size(program);
+		attr.license = uintptr_t("GPL");
+		fd = must(bpf(BPF_PROG_LOAD, attr), "a program");
+	}
+	Program(const Program &) = delete;
+	~Program()
+	{
+		close(fd);
+		close(map);
+	}
+	uint64_t runs() const
+	{
+		uint32_t key = 0;
+		uint64_t value = 0;
+		bpf_attr attr = {};
+		attr.map_fd = map;
+		attr.key = uintptr_t(&key);
+		attr.value = uintptr_t(&value);
+		must(bpf(BPF_MAP_LOOKUP_ELEM, attr), "what the program counted");
+		return value;
+	}
+};
+
+// A breakpoint of the calling thread with that program.
+struct Event {
+	static constexpr size_t PAGE = 4096, SIZE = 16 * PAGE;
+	int fd;
+	bool ring;
+	perf_event_mmap_page *page = nullptr;
+	uint64_t samples = 0, others = 0;
+
+	Event(void (*function)(), const Program &program, bool sigtrap, bool inherit) : ring(!inherit)
+	{
+		perf_event_attr attr = {};
+		attr.size = sizeof attr;
+		attr.type = PERF_TYPE_BREAKPOINT;
+		attr.bp_type = HW_BREAKPOINT_X;
+		attr.bp_addr = uintptr_t(function);
+		attr.bp_len = sizeof(long);
+		attr.exclude_kernel = attr.exclude_hv = attr.disabled = 1;
+		attr.sample_period = 1;
+		attr.sample_type = PERF_SAMPLE_IP;
+		attr.sigtrap = attr.remove_on_exec = sigtrap;
+		attr.inherit = inherit;
+		fd = must(syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC), "a breakpoint");
+		if (ring) {
+			void *at = mmap(nullptr, PAGE + SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+			must(at == MAP_FAILED ? -1 : 0, "a ring");
+			page = static_cast<perf_event_mmap_page *>(at);
+		}
+		must(ioctl(fd, PERF_EVENT_IOC_SET_BPF, program.fd), "attaching");
+		must(ioctl(fd, PERF_EVENT_IOC_ENABLE, 0), "enabling");
+	}
+	Event(const Event &) = delete;
+	~Event()
+	{
+		if (page)
+			munmap(page, PAGE + SIZE);
+		close(fd);
+	}
+	uint64_t count() const
+	{
+		uint64_t value;
+		must(read(fd, &value, sizeof value), "the count");
+		return value;
+	}
+	void drain()
+	{
+		uint64_t head = __atomic_load_n(&page->data_head, __ATOMIC_ACQUIRE), tail = page->data_tail;
+		while (tail < head) {
+			auto *record = (perf_event_header *)((char *)page + PAGE + tail % SIZE);
+			(record->type == PERF_RECORD_SAMPLE ? samples : others)++;
+			tail += record->size;
+		}
+		__atomic_store_n(&page->data_tail, tail, __ATOMIC_RELEASE);
+	}
+};
+
+[[gnu::noinline, gnu::aligned(64)]] void rejected()
+{
+	asm volatile("nop");
+}
+[[gnu::noinline, gnu::aligned(64)]] void accepted()
+{
+	asm volatile("nop; nop");
+}
+[[gnu::noinline, gnu::aligned(64)]] void inherited()
+{
+	asm volatile("nop; nop; nop");
+}
+
+thread_local volatile unsigned traps;
+std::atomic<bool> done, wrong;
+
+void expect(uint64_t seen, uint64_t calls, int cpu, const char *what)
+{
+	if (seen == calls)
+		return;
+	printf("hits: CPU %d: %s: %lu of %lu\n", cpu, what, seen, calls);
+	wrong = true;
+}
+
+void hit(int cpu)
+{
+	constexpr int BATCH = 400, CHILD = 50;
+	cpu_set_t only;
+	CPU_ZERO(&only);
+	CPU_SET(cpu, &only);
+	must(sched_setaffinity(0, sizeof only, &only), "a CPU");
+
+	Program no(0), yes(1), children(1);
+	Event reject(rejected, no, true, false), accept(accepted, yes, false, false);
+	Event inherit(inherited, children, false, true);
+	uint64_t calls = 0, double_traps = 0, trapped = 0, in_children = 0;
+	while (!done) {
+		for (int i = 0; i < BATCH; i++, calls++) {
+			unsigned before = traps;
+			rejected();
+			accepted();
+			unsigned now = traps - before;
+			trapped += now;
+			double_traps += now > 1;
+		}
+		reject.drain();
+		accept.drain();
+		pid_t child = must(fork(), "a child");
+		if (!child) {
+			for (int i = 0; i < CHILD; i++)
+				inherited();
+			_exit(0);
+		}
+		waitpid(child, nullptr, 0);
+		in_children += CHILD;
+	}
+	expect(reject.count(), calls, cpu, "rejected hits counted");
+	expect(no.runs(), calls, cpu, "runs of the program that rejects");
+	expect(reject.samples + reject.others, 0, cpu, "records of rejected hits");
+	expect(double_traps, 0, cpu, "hits with more than one SIGTRAP");
+	expect(accept.count(), calls, cpu, "accepted hits counted");
+	expect(yes.runs(), calls, cpu, "runs of the program that accepts");
+	expect(accept.samples, calls, cpu, "samples of accepted hits");
+	expect(accept.others, 0, cpu, "other records");
+	expect(inherit.count(), in_children, cpu, "hits of children counted");
+	expect(children.runs(), in_children, cpu, "runs in children");
+	printf("hits: CPU %d: %lu calls, %lu of them with a SIGTRAP, %lu in children\n", cpu, calls, trapped, in_children);
+}
+} // namespace
+
+int main(int count, char **arguments)
+{
+	if (count < 2) {
+		fprintf(stderr, "usage: hits COMMAND...\n");
+		return 2;
+	}
+	struct sigaction action = {};
+	action.sa_handler = [](int) { traps = traps + 1; };
+	sigaction(SIGTRAP, &action, nullptr);
+	pid_t command = must(fork(), "a child");
+	if (!command) {
+		execvp(arguments[1], arguments + 1);
+		must(-1, arguments[1]);
+	}
+	std::vector<std::thread> threads;
+	for (int cpu = 0; cpu < sysconf(_SC_NPROCESSORS_ONLN); cpu++)
+		threads.emplace_back(hit, cpu);
+	int status;
+	waitpid(command, &status, 0);
+	done = true;
+	for (std::thread &thread : threads)
+		thread.join();
+	if (status)
+		printf("hits: %s: status %d\n", arguments[1], status);
+	return wrong || status;
+}
