@@ -12,6 +12,9 @@ help:
 	@echo '  make verify        build the stock and the patched kernel, boot both, print what each does'
 	@echo '  make probe         what does the kernel that runs here suppress?'
 	@echo '  make apply         put the series on your kernel tree: make apply KSRC=/path/to/linux'
+	@echo '  make livepatch     the same for the kernel that runs, or KERNEL=6.1.0-56-amd64: a module, no reboot'
+	@echo '  make livepatch-deb dist/*.deb, which builds that for each kernel to come, by dkms'
+	@echo '  make verify-live   boot that kernel; probe and suite before, with and after the live patch'
 	@echo '  make selftests     build the tests and the probe against KSRC, into build/selftests'
 	@echo 'prove it'
 	@echo '  make try           TEST="effects.*": rebuild what changed, run these on the patched kernel'
@@ -35,6 +38,7 @@ help:
 	@echo
 	@echo '  BASE=6.1           the kernel that the series is for (the default), or one of $(BASES)'
 	@echo '  VERSION=6.1.190-1  another point release than the newest'
+	@echo '  KERNEL=NAME        as uname -r has it, for livepatch; KEY= and CERT= sign the module'
 	@echo '  KSRC=/path         your own tree instead (verify works on a copy)'
 	@echo '  ACCEL=tcg          or kvm, auto: what QEMU runs on (auto: KVM if a guest boots on it)'
 	@echo '  make fetch prints where the source of the kernel is; make clean removes build/'
@@ -98,6 +102,15 @@ apply:
 	@[ -n "$(KSRC)" ] || { echo 'make apply: say which tree: make apply KSRC=/path/to/linux' >&2; exit 2; }
 	@scripts/apply patches/linux-$(BASE) "$(KSRC)"
 
+livepatch:
+	@scripts/livepatch/build $(KERNEL)
+
+livepatch-deb:
+	@scripts/livepatch/deb
+
+verify-live:
+	@scripts/livepatch/verify $(KERNEL)
+
 fetch:
 	@scripts/fetch $(BASE) $(VERSION)
 
@@ -112,4 +125,4 @@ probe: selftests
 clean:
 	rm -rf $(or $(BUILD),build)
 
-.PHONY: help verify try matrix check series-check prefixes dist mutants kabi peers bench soak faults debug stress fuzz apply fetch selftests probe clean
+.PHONY: help verify try matrix check series-check prefixes dist mutants kabi peers bench soak faults debug stress fuzz apply livepatch livepatch-deb verify-live fetch selftests probe clean
