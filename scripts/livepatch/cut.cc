@@ -96,6 +96,20 @@ size_t immediate(const Section &section, uint64_t offset)
 	return 0;
 }
 
+// Calls included, conditional ones too.
+bool is_jump(const Section &section, const Relocation &r)
+{
+	if (!section.code() || !r.relative() || !r.offset)
+		return false;
+	const unsigned char *code = &section.bytes[r.offset];
+	return (code[-1] & 0xfe) == 0xe8 || (r.offset > 1 && code[-2] == 0x0f && (code[-1] & 0xf0) == 0x80);
+}
+
+bool is_table(const Section &section)
+{
+	return std::ranges::find(TABLES, section.name, &Table::name) != std::end(TABLES);
+}
+
 struct Place {
 	size_t symbol; // index, or NONE: a section that has no symbols
 	int64_t offset;
@@ -151,10 +165,10 @@ struct Code {
 		return found;
 	}
 
-	// Where in its section a relocation leads: instructions count from their end.
-	static int64_t target(const Section &section, const Relocation &r)
+	// Instructions count from their end.
+	static int64_t bias(const Section &section, const Relocation &r)
 	{
-		return r.addend + (section.code() && r.relative() ? 4 + immediate(section, r.offset) : 0);
+		return section.code() && r.relative() ? 4 + immediate(section, r.offset) : 0;
 	}
 
 	// What a relocation in @section is about: the assembler names the section rather than what is in it.
@@ -164,7 +178,7 @@ struct Code {
 		if (s.section == SHN_UNDEF || s.section >= SHN_LORESERVE || s.type != STT_SECTION)
 			return { r.symbol, r.addend };
 		const vector<size_t> &symbols = inside[s.section];
-		int64_t offset = target(section, r);
+		int64_t offset = r.addend + bias(section, r);
 		for (size_t i : symbols) {
 			const Symbol &t = object.symbols[i];
 			if (offset >= (int64_t)t.value && offset < int64_t(t.value + std::max<uint64_t>(t.size, 1)))
@@ -204,7 +218,7 @@ struct Code {
 			bool defined = s.section != SHN_UNDEF && s.section < SHN_LORESERVE;
 			if (defined && object.sections[s.section].merged()) {
 				const Section &merged = object.sections[s.section];
-				size_t at = s.value + target(section, r);
+				size_t at = s.value + r.addend + bias(section, r);
 				size_t size = merged.flags & SHF_STRINGS ?
 						      strnlen((const char *)&merged.bytes[at], merged.bytes.size() - at) :
 						      merged.entry_size;
@@ -281,6 +295,10 @@ struct File {
 		return replaced.contains(function) || copied.contains(function) || added.contains(function);
 	}
 
+	unsigned char bind(const string &function) const
+	{
+		return patched.object.symbols[patched.functions.at(function)[0]].bind;
+	}
 	void place(const Kernel &kernel);
 	std::optional<uint64_t> address(const string &symbol) const
 	{
@@ -419,10 +437,19 @@ void Cut::select()
 
 	// Whoever calls @function, of @file or of any if it is global.
 	auto callers = [&](const File &of, const string &function, auto call) {
-		bool global = of.patched.object.symbols[of.patched.functions.at(function)[0]].bind != STB_LOCAL;
 		for (File &file : files) {
-			if (&file != &of && !global)
+			if (&file != &of && of.bind(function) == STB_LOCAL)
 				continue;
+			for (const Section &section : file.stock.object.sections)
+				for (const Relocation &r : section.relocations) {
+					if (section.code() || is_table(section) || !(section.flags & SHF_ALLOC) ||
+					    section.name.starts_with(".discard"))
+						continue;
+					Place to = file.stock.place(section, r);
+					if (to.symbol != NONE && file.stock.object.symbols[to.symbol].name == function)
+						die("%s: %s points to %s, which cannot be replaced", file.name.c_str(),
+						    section.name.c_str(), function.c_str());
+				}
 			for (auto &[caller, symbols] : file.patched.functions) {
 				for (size_t i : symbols) {
 					const Symbol &s = file.patched.object.symbols[i];
@@ -485,7 +512,7 @@ void Cut::select()
 	for (File &file : files) {
 		// What is global is for another file, or for the module.
 		for (auto &[function, symbols] : file.patched.functions)
-			if (file.patched.object.symbols[symbols[0]].bind == STB_GLOBAL &&
+			if (file.bind(function) == STB_GLOBAL &&
 			    !file.stock.functions.contains(function) && file.added.insert(function).second)
 				add(file, function);
 		for (const set<string> &functions : { file.replaced, file.copied })
@@ -494,7 +521,8 @@ void Cut::select()
 	}
 }
 
-// Nothing that stays as it is may call or point to what was copied.
+// Nothing that stays as it is may call or point to what was copied. What is static its own file alone
+// can, which select() has seen; so look at what is global, in all the kernel.
 void Cut::check_calls(const vector<Kernel_symbol> &symbols) const
 {
 	map<uint32_t, string> copied;
@@ -503,18 +531,22 @@ void Cut::check_calls(const vector<Kernel_symbol> &symbols) const
 		known.insert(file.replaced.begin(), file.replaced.end());
 		known.insert(file.copied.begin(), file.copied.end());
 		for (const string &function : file.copied)
-			if (auto address = file.address(function))
-				copied[*address] = function;
+			if (file.bind(function) != STB_LOCAL)
+				if (auto address = file.address(function))
+					copied[*address] = function;
 	}
 	vector<Kernel_symbol> sorted = symbols;
 	std::ranges::stable_sort(sorted, {}, &Kernel_symbol::address);
 	for (auto &[start, bytes] : kernel.code()) {
-		for (size_t i = 1; i + 4 <= bytes.size(); i++) {
+		for (size_t i = 2; i + 4 <= bytes.size(); i++) {
 			uint32_t value;
 			memcpy(&value, &bytes[i], sizeof value);
-			bool jump = (bytes[i - 1] & 0xfe) == 0xe8 || (bytes[i - 1] & 0xf0) == 0x80;
-			auto it = jump ? copied.find(uint32_t(start + i + 4 + value)) : copied.end();
-			if (it == copied.end() && (it = copied.find(value)) == copied.end())
+			bool jump = (bytes[i - 1] & 0xfe) == 0xe8 || (bytes[i - 2] == 0x0f && (bytes[i - 1] & 0xf0) == 0x80);
+			bool move = bytes[i - 2] == 0xc7 && (bytes[i - 1] & 0xf8) == 0xc0;
+			auto it = jump ? copied.find(uint32_t(start + i + 4 + value)) :
+				  move ? copied.find(value) :
+					 copied.end();
+			if (it == copied.end())
 				continue;
 			// Several names may be at one address.
 			auto after = std::ranges::upper_bound(sorted, start + i, {}, &Kernel_symbol::address);
@@ -657,13 +689,10 @@ Object Cut::make(const File &file) const
 		} else if (!from.sections[s.section].code()) {
 			symbol = variable(to.symbol);
 		} else {
-			const unsigned char *code = section.bytes.data() + r.offset;
-			bool call = section.code() && r.relative() && r.offset >= 2 &&
-				    ((code[-1] & 0xfe) == 0xe8 || (code[-2] == 0x0f && (code[-1] & 0xf0) == 0x80));
 			string name = whole(s.name);
 			if (!file.kept(name))
 				symbol = kernels(s.name);
-			else if (call || !section.code())
+			else if (is_table(section) || is_jump(section, r) || to.offset + Code::bias(section, r) != 0)
 				symbol = function(to.symbol);
 			else if (file.stock.functions.contains(name))
 				symbol = kernels(name);

@@ -5,6 +5,7 @@
  */
 #include <linux/livepatch.h>
 #include <linux/module.h>
+#include <linux/perf_event.h>
 #include <linux/sched/signal.h>
 #include <linux/utsname.h>
 #include "build.h"
@@ -46,7 +47,13 @@ static struct klp_patch patch = {
 	.objs = objects,
 };
 
-/* bpf_instrumentation_off is where the running kernel's struct task_struct has a hole. */
+/*
+ * What is new in structs of the running kernel is where these have a hole, before something that is
+ * aligned. In tasks that were there before, and their children, it should be zero.
+ */
+static_assert(offsetof(struct task_struct, bpf_instrumentation_off) % sizeof(long));
+static_assert(offsetof(struct perf_event, pins_context) % sizeof(long));
+
 static int __init hole_is_zero(void)
 {
 	struct task_struct *group, *task;
