@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: GPL-2.0
+/* In place of a live patch that could not be built. */
+#include <linux/module.h>
+
+static int __init stub_init(void)
+{
+	pr_warn("%s: there is none for this kernel: %s\n", KBUILD_MODNAME, WHY);
+	return -ENODEV;
+}
+
+module_init(stub_init);
+MODULE_LICENSE("GPL");
+MODULE_DESCRIPTION("Says why there is no live patch");
