@@ -28,8 +28,7 @@
 #include "elf.h"
 #include "kernel.h"
 
-namespace
-{
+namespace {
 using std::set, std::map, std::string, std::vector;
 
 // Sections with an entry for each of many places in the code. The first relocation of an entry says
@@ -39,15 +38,18 @@ struct Table {
 	size_t entry, masked_at, masked;
 };
 constexpr Table TABLES[] = {
-	{ "__jump_table", 16, 0, 0 },	   { "__bug_table", 12, 8, 2 },	   { "__ex_table", 12, 0, 0 },
-	{ "__mcount_loc", 8, 0, 0 },	   { ".altinstructions", 12, 0, 0 }, { ".smp_locks", 4, 0, 0 },
-	{ ".parainstructions", 16, 0, 0 }, { ".call_sites", 4, 0, 0 },	   { ".return_sites", 4, 0, 0 },
-	{ ".retpoline_sites", 4, 0, 0 },   { ".static_call_sites", 8, 0, 0 }, { ".orc_unwind_ip", 4, 0, 0 },
+	{ "__jump_table", 16, 0, 0 },	   { "__bug_table", 12, 8, 2 },
+	{ "__ex_table", 12, 0, 0 },	   { "__mcount_loc", 8, 0, 0 },
+	{ ".altinstructions", 12, 0, 0 },  { ".smp_locks", 4, 0, 0 },
+	{ ".parainstructions", 16, 0, 0 }, { ".call_sites", 4, 0, 0 },
+	{ ".return_sites", 4, 0, 0 },	   { ".retpoline_sites", 4, 0, 0 },
+	{ ".static_call_sites", 8, 0, 0 }, { ".orc_unwind_ip", 4, 0, 0 },
 };
 constexpr size_t ORC_ENTRY = 6; // of .orc_unwind, one for each of .orc_unwind_ip
 
 // Static variables of a function of which it may have its own.
-constexpr const char *OWN[] = { "__func__", "__already_done", "__warned", "__key", "__PRETTY_FUNCTION__", "CSWTCH" };
+constexpr const char *OWN[] = { "__func__", "__already_done",	   "__warned",
+				"__key",    "__PRETTY_FUNCTION__", "CSWTCH" };
 
 constexpr size_t NONE = -1;
 
@@ -55,7 +57,9 @@ constexpr size_t NONE = -1;
 string unnumbered(const string &name)
 {
 	size_t end = name.find_last_not_of("0123456789");
-	return end != string::npos && end + 1 < name.size() && end && name[end] == '.' ? name.substr(0, end) : name;
+	return end != string::npos && end + 1 < name.size() && end && name[end] == '.'
+		       ? name.substr(0, end)
+		       : name;
 }
 
 // The unlikely part of a function: "name.cold"; older compilers number that.
@@ -73,7 +77,10 @@ size_t immediate(const Section &section, uint64_t offset)
 	const unsigned char *code = &section.bytes[offset];
 	unsigned which = code[-1] >> 3 & 7, opcode = code[-2];
 	bool escaped = code[-3] == 0x0f && (opcode & 0xf0) != 0x80;
-	size_t word = code[-3] == 0x66 || (offset > 3 && code[-4] == 0x66 && (code[-3] & 0xf0) == 0x40) ? 2 : 4;
+	size_t word =
+		code[-3] == 0x66 || (offset > 3 && code[-4] == 0x66 && (code[-3] & 0xf0) == 0x40)
+			? 2
+			: 4;
 	if (escaped)
 		return opcode == 0xba || opcode == 0xa4 || opcode == 0xac;
 	switch (opcode) {
@@ -102,7 +109,8 @@ bool is_jump(const Section &section, const Relocation &r)
 	if (!section.code() || !r.relative() || !r.offset)
 		return false;
 	const unsigned char *code = &section.bytes[r.offset];
-	return (code[-1] & 0xfe) == 0xe8 || (r.offset > 1 && code[-2] == 0x0f && (code[-1] & 0xf0) == 0x80);
+	return (code[-1] & 0xfe) == 0xe8 ||
+	       (r.offset > 1 && code[-2] == 0x0f && (code[-1] & 0xf0) == 0x80);
 }
 
 bool is_table(const Section &section)
@@ -122,14 +130,18 @@ struct Code {
 	struct Entry {
 		size_t table, section, number;
 	};
-	map<size_t, vector<std::pair<uint64_t, Entry>>> entries; // by section with code: offset, entry
+	map<size_t, vector<std::pair<uint64_t, Entry>>>
+		entries; // by section with code: offset, entry
 	vector<vector<size_t>> inside; // by section: its symbols
 
-	explicit Code(const string &path) : object(path), inside(object.sections.size())
+	explicit Code(const string &path)
+		: object(path)
+		, inside(object.sections.size())
 	{
 		for (size_t i = 1; i < object.symbols.size(); i++) {
 			const Symbol &s = object.symbols[i];
-			if (s.section == SHN_UNDEF || s.section >= SHN_LORESERVE || s.type == STT_SECTION)
+			if (s.section == SHN_UNDEF || s.section >= SHN_LORESERVE ||
+			    s.type == STT_SECTION)
 				continue;
 			inside[s.section].push_back(i);
 			if (s.type == STT_FUNC && object.sections[s.section].code())
@@ -148,8 +160,9 @@ struct Code {
 				last = number;
 				const Symbol &s = object.symbols[r.symbol];
 				if (s.section != SHN_UNDEF)
-					entries[s.section].push_back({ s.value + r.addend,
-								       { size_t(table - TABLES), i, number } });
+					entries[s.section].push_back(
+						{ s.value + r.addend,
+						  { size_t(table - TABLES), i, number } });
 			}
 		}
 	}
@@ -181,7 +194,8 @@ struct Code {
 		int64_t offset = r.addend + bias(section, r);
 		for (size_t i : symbols) {
 			const Symbol &t = object.symbols[i];
-			if (offset >= (int64_t)t.value && offset < int64_t(t.value + std::max<uint64_t>(t.size, 1)))
+			if (offset >= (int64_t)t.value &&
+			    offset < int64_t(t.value + std::max<uint64_t>(t.size, 1)))
 				return { i, r.addend - (int64_t)t.value };
 		}
 		// An index that does not start from 0 leads beside the variable.
@@ -204,7 +218,8 @@ struct Code {
 		auto it = entries.find(s.section);
 		return it != entries.end() && std::ranges::any_of(it->second, [&](auto &e) {
 			       return TABLES[e.second.table].name == string("__mcount_loc") &&
-				      e.first >= s.value && e.first < s.value + std::max<uint64_t>(s.size, 16);
+				      e.first >= s.value &&
+				      e.first < s.value + std::max<uint64_t>(s.size, 16);
 		       });
 	}
 
@@ -219,21 +234,25 @@ struct Code {
 			if (defined && object.sections[s.section].merged()) {
 				const Section &merged = object.sections[s.section];
 				size_t at = s.value + r.addend + bias(section, r);
-				size_t size = merged.flags & SHF_STRINGS ?
-						      strnlen((const char *)&merged.bytes[at], merged.bytes.size() - at) :
-						      merged.entry_size;
+				size_t size = merged.flags & SHF_STRINGS
+						      ? strnlen((const char *)&merged.bytes[at],
+								merged.bytes.size() - at)
+						      : merged.entry_size;
 				out << '"' << string((const char *)&merged.bytes[at], size) << '"';
 				return;
 			}
 			Place place = this->place(section, r);
-			out << (place.symbol == NONE ? object.sections[s.section].name :
-						       unnumbered(object.symbols[place.symbol].name));
+			out << (place.symbol == NONE
+					? object.sections[s.section].name
+					: unnumbered(object.symbols[place.symbol].name));
 			// Replacements of instructions have no names: what they are is below.
 			if (place.symbol != NONE)
 				out << '+' << place.offset;
 		};
-		auto bytes = [&](const Section &section, uint64_t start, uint64_t size, const Table *table) {
-			vector<unsigned char> copy(section.bytes.begin() + start, section.bytes.begin() + start + size);
+		auto bytes = [&](const Section &section, uint64_t start, uint64_t size,
+				 const Table *table) {
+			vector<unsigned char> copy(section.bytes.begin() + start,
+						   section.bytes.begin() + start + size);
 			for (const Relocation &r : section.relocations)
 				for (uint64_t i = r.offset; i < r.offset + r.width(); i++)
 					if (i >= start && i < start + size)
@@ -255,11 +274,13 @@ struct Code {
 			for (auto &[offset, entry] : it->second) {
 				const Table &table = TABLES[entry.table];
 				const Section &section = object.sections[entry.section];
-				if (offset < s.value || offset >= s.value + s.size || section.name == ".orc_unwind_ip")
+				if (offset < s.value || offset >= s.value + s.size ||
+				    section.name == ".orc_unwind_ip")
 					continue;
 				out << '(' << table.name << offset - s.value;
 				bytes(section, entry.number * table.entry, table.entry, &table);
-				if (auto [alternative, start, size] = replacement(entry); alternative)
+				if (auto [alternative, start, size] = replacement(entry);
+				    alternative)
 					bytes(*alternative, start, size, nullptr);
 			}
 		}
@@ -292,7 +313,8 @@ struct File {
 
 	bool kept(const string &function) const
 	{
-		return replaced.contains(function) || copied.contains(function) || added.contains(function);
+		return replaced.contains(function) || copied.contains(function) ||
+		       added.contains(function);
 	}
 
 	unsigned char bind(const string &function) const
@@ -322,14 +344,17 @@ void File::place(const Kernel &kernel)
 				if (vector<uint64_t> at = kernel.addresses(s.name); at.size() == 1)
 					votes[at[0] - s.value]++;
 		if (!votes.empty())
-			base[i] = std::ranges::max_element(votes, {}, [](auto &v) { return v.second; })->first;
+			base[i] = std::ranges::max_element(votes, {}, [](auto &v) {
+					  return v.second;
+				  })->first;
 	}
 	if (base.empty())
 		die("%s: the kernel has none of its functions", name.c_str());
 
 	auto function_at = [&](size_t section, uint64_t offset) {
 		for (const Symbol &s : plain.symbols)
-			if (s.section == section && s.type == STT_FUNC && offset >= s.value && offset < s.value + s.size)
+			if (s.section == section && s.type == STT_FUNC && offset >= s.value &&
+			    offset < s.value + s.size)
 				return s.name;
 		return plain.sections[section].name;
 	};
@@ -338,18 +363,23 @@ void File::place(const Kernel &kernel)
 		before = base.size();
 		for (auto [i, start] : map(base)) {
 			const Section &section = plain.sections[i];
-			if (!done.insert(i).second || section.type == SHT_NOBITS || start < 0x80000000)
+			if (!done.insert(i).second || section.type == SHT_NOBITS ||
+			    start < 0x80000000)
 				continue;
-			std::span<const unsigned char> there = kernel.at(start, section.bytes.size());
+			std::span<const unsigned char> there =
+				kernel.at(start, section.bytes.size());
 			if (there.size() != section.bytes.size())
-				die("%s: the kernel has no such section: %s", name.c_str(), section.name.c_str());
-			vector<unsigned char> ours = section.bytes, theirs(there.begin(), there.end());
+				die("%s: the kernel has no such section: %s", name.c_str(),
+				    section.name.c_str());
+			vector<unsigned char> ours = section.bytes,
+					      theirs(there.begin(), there.end());
 			for (const Relocation &r : section.relocations)
 				for (size_t b = r.offset; b < r.offset + r.width(); b++)
 					ours[b] = theirs[b] = 0;
 			auto [our, their] = std::ranges::mismatch(ours, theirs);
 			if (our != ours.end() && section.code())
-				die("%s: %s is not what the kernel has; is this another compiler, source or configuration?",
+				die("%s: %s is not what the kernel has; is this another compiler, "
+				    "source or configuration?",
 				    name.c_str(), function_at(i, our - ours.begin()).c_str());
 			for (const Relocation &r : section.relocations) {
 				if (r.width() < 4)
@@ -357,20 +387,24 @@ void File::place(const Kernel &kernel)
 				uint32_t value;
 				memcpy(&value, &there[r.offset], sizeof value);
 				// The kernel is in the last 2 GiB.
-				uint64_t target = (int32_t)((r.relative() ? start + r.offset : 0) + value - r.addend);
+				uint64_t target = (int32_t)((r.relative() ? start + r.offset : 0) +
+							    value - r.addend);
 				const Symbol &s = plain.symbols[r.symbol];
 				uint64_t *known;
 				// Another file may have a stronger one.
 				if (s.section == SHN_UNDEF || s.bind == STB_WEAK)
 					known = &external.try_emplace(s.name, target).first->second;
-				else if (s.section < SHN_LORESERVE && !plain.sections[s.section].merged())
-					known = &base.try_emplace(s.section, target -= s.value).first->second;
+				else if (s.section < SHN_LORESERVE &&
+					 !plain.sections[s.section].merged())
+					known = &base.try_emplace(s.section, target -= s.value)
+							 .first->second;
 				else
 					continue;
 				if (!same_address(*known, target))
-					die("%s: %s refers to another %s than the kernel's does", name.c_str(),
-					    function_at(i, r.offset).c_str(),
-					    s.name.empty() ? plain.sections[s.section].name.c_str() : s.name.c_str());
+					die("%s: %s refers to another %s than the kernel's does",
+					    name.c_str(), function_at(i, r.offset).c_str(),
+					    s.name.empty() ? plain.sections[s.section].name.c_str()
+							   : s.name.c_str());
 			}
 		}
 	}
@@ -389,22 +423,24 @@ struct Plan {
 			string verb, name, rest;
 			if (!(words >> verb))
 				continue;
-			set<string> *which = verb == "object" ? &objects : verb == "copy" ? &copy : &keep;
+			set<string> *which = verb == "object" ? &objects
+					     : verb == "copy" ? &copy
+							      : &keep;
 			if (!(words >> name) || words >> rest || (which == &keep && verb != "keep"))
-				die("%s: not \"object\", \"copy\" or \"keep\" and a name: %s", path.c_str(), line.c_str());
+				die("%s: not \"object\", \"copy\" or \"keep\" and a name: %s",
+				    path.c_str(), line.c_str());
 			which->insert(name);
 		}
 	}
 };
 
-class Cut
-{
+class Cut {
 	Kernel &kernel;
 	const Plan &plan;
 	const set<string> &exported;
 	vector<File> &files;
 
-    public:
+public:
 	Cut(Kernel &kernel, const Plan &plan, const set<string> &exported, vector<File> &files)
 		: kernel(kernel)
 		, plan(plan)
@@ -423,10 +459,11 @@ class Cut
 		vector<uint64_t> all = kernel.addresses(name);
 		if (!address && all.size() == 1)
 			address = all[0];
-		std::optional<unsigned> position = address ? kernel.position(name, *address) : std::nullopt;
+		std::optional<unsigned> position =
+			address ? kernel.position(name, *address) : std::nullopt;
 		if (!position)
-			die("%s: %s is %zu times in the kernel, and nothing tells which it is", file.name.c_str(),
-			    name.c_str(), all.size());
+			die("%s: %s is %zu times in the kernel, and nothing tells which it is",
+			    file.name.c_str(), name.c_str(), all.size());
 		return *position;
 	}
 };
@@ -442,24 +479,30 @@ void Cut::select()
 				continue;
 			for (const Section &section : file.stock.object.sections)
 				for (const Relocation &r : section.relocations) {
-					if (section.code() || is_table(section) || !(section.flags & SHF_ALLOC) ||
+					if (section.code() || is_table(section) ||
+					    !(section.flags & SHF_ALLOC) ||
 					    section.name.starts_with(".discard"))
 						continue;
 					Place to = file.stock.place(section, r);
-					if (to.symbol != NONE && file.stock.object.symbols[to.symbol].name == function)
-						die("%s: %s points to %s, which cannot be replaced", file.name.c_str(),
-						    section.name.c_str(), function.c_str());
+					if (to.symbol != NONE &&
+					    file.stock.object.symbols[to.symbol].name == function)
+						die("%s: %s points to %s, which cannot be replaced",
+						    file.name.c_str(), section.name.c_str(),
+						    function.c_str());
 				}
 			for (auto &[caller, symbols] : file.patched.functions) {
 				for (size_t i : symbols) {
 					const Symbol &s = file.patched.object.symbols[i];
-					const Section &section = file.patched.object.sections[s.section];
+					const Section &section =
+						file.patched.object.sections[s.section];
 					for (const Relocation &r : section.relocations) {
-						if (r.offset < s.value || r.offset >= s.value + s.size)
+						if (r.offset < s.value ||
+						    r.offset >= s.value + s.size)
 							continue;
 						Place to = file.patched.place(section, r);
 						if (to.symbol != NONE && caller != function &&
-						    whole(file.patched.object.symbols[to.symbol].name) == function)
+						    whole(file.patched.object.symbols[to.symbol]
+								  .name) == function)
 							call(file, caller);
 					}
 				}
@@ -470,11 +513,14 @@ void Cut::select()
 		if (plan.keep.contains(function) || file.replaced.contains(function) ||
 		    file.copied.contains(function) || !file.stock.functions.contains(function))
 			return;
-		const Symbol &s = file.patched.object.symbols[file.patched.functions.at(function)[0]];
+		const Symbol &s =
+			file.patched.object.symbols[file.patched.functions.at(function)[0]];
 		if (file.patched.object.sections[s.section].name.starts_with(".init"))
-			die("%s: %s has run when the module is loaded; say \"keep\" in the plan, and why",
+			die("%s: %s has run when the module is loaded; say \"keep\" in the plan, "
+			    "and why",
 			    file.name.c_str(), function.c_str());
-		if (function.find('.') == string::npos && file.stock.traced(function) && !plan.copy.contains(function)) {
+		if (function.find('.') == string::npos && file.stock.traced(function) &&
+		    !plan.copy.contains(function)) {
 			file.replaced.insert(function);
 		} else {
 			file.copied.insert(function);
@@ -501,9 +547,13 @@ void Cut::select()
 					continue;
 				string name = whole(file.patched.object.symbols[to.symbol].name);
 				for (File &other : files) {
-					bool here = &other == &file || file.patched.object.symbols[to.symbol].section == SHN_UNDEF;
+					bool here =
+						&other == &file ||
+						file.patched.object.symbols[to.symbol].section ==
+							SHN_UNDEF;
 					if (here && other.patched.functions.contains(name) &&
-					    !other.stock.functions.contains(name) && other.added.insert(name).second)
+					    !other.stock.functions.contains(name) &&
+					    other.added.insert(name).second)
 						add(other, name);
 				}
 			}
@@ -513,7 +563,8 @@ void Cut::select()
 		// What is global is for another file, or for the module.
 		for (auto &[function, symbols] : file.patched.functions)
 			if (file.bind(function) == STB_GLOBAL &&
-			    !file.stock.functions.contains(function) && file.added.insert(function).second)
+			    !file.stock.functions.contains(function) &&
+			    file.added.insert(function).second)
 				add(file, function);
 		for (const set<string> &functions : { file.replaced, file.copied })
 			for (const string &function : functions)
@@ -541,24 +592,28 @@ void Cut::check_calls(const vector<Kernel_symbol> &symbols) const
 		for (size_t i = 2; i + 4 <= bytes.size(); i++) {
 			uint32_t value;
 			memcpy(&value, &bytes[i], sizeof value);
-			bool jump = (bytes[i - 1] & 0xfe) == 0xe8 || (bytes[i - 2] == 0x0f && (bytes[i - 1] & 0xf0) == 0x80);
+			bool jump = (bytes[i - 1] & 0xfe) == 0xe8 ||
+				    (bytes[i - 2] == 0x0f && (bytes[i - 1] & 0xf0) == 0x80);
 			bool move = bytes[i - 2] == 0xc7 && (bytes[i - 1] & 0xf8) == 0xc0;
-			auto it = jump ? copied.find(uint32_t(start + i + 4 + value)) :
-				  move ? copied.find(value) :
-					 copied.end();
+			auto it = jump	 ? copied.find(uint32_t(start + i + 4 + value))
+				  : move ? copied.find(value)
+					 : copied.end();
 			if (it == copied.end())
 				continue;
 			// Several names may be at one address.
-			auto after = std::ranges::upper_bound(sorted, start + i, {}, &Kernel_symbol::address);
+			auto after = std::ranges::upper_bound(sorted, start + i, {},
+							      &Kernel_symbol::address);
 			uint64_t at = after == sorted.begin() ? 0 : std::prev(after)->address;
 			bool fine = false;
 			string caller;
-			for (auto s = after; s != sorted.begin() && std::prev(s)->address == at; s--) {
+			for (auto s = after; s != sorted.begin() && std::prev(s)->address == at;
+			     s--) {
 				caller = std::prev(s)->name;
 				fine |= known.contains(whole(caller));
 			}
 			if (!fine)
-				die("the kernel's %s calls %s, which cannot be replaced", caller.c_str(), it->second.c_str());
+				die("the kernel's %s calls %s, which cannot be replaced",
+				    caller.c_str(), it->second.c_str());
 		}
 	}
 }
@@ -575,23 +630,28 @@ Object Cut::make(const File &file) const
 	auto undefined_symbol = [&](const string &name) {
 		auto [it, added] = undefined.try_emplace(name, 0);
 		if (added)
-			it->second = out.add(Symbol{ name, STB_GLOBAL, STT_NOTYPE, 0, SHN_UNDEF, 0, 0 });
+			it->second =
+				out.add(Symbol{ name, STB_GLOBAL, STT_NOTYPE, 0, SHN_UNDEF, 0, 0 });
 		return it->second;
 	};
 	auto kernels = [&](const string &name) {
 		if (exported.contains(name))
 			return undefined_symbol(name);
-		return undefined_symbol(".klp.sym.vmlinux." + name + ',' + std::to_string(position(file, name)));
+		return undefined_symbol(".klp.sym.vmlinux." + name + ',' +
+					std::to_string(position(file, name)));
 	};
 	auto renamed = [&](const string &name, const File &of) {
 		string function = whole(name);
-		return of.replaced.contains(function) || of.copied.contains(function) ? "livepatch_" + name : name;
+		return of.replaced.contains(function) || of.copied.contains(function)
+			       ? "livepatch_" + name
+			       : name;
 	};
 	std::function<Relocation(const Section &, Relocation)> convert;
 	// Replacements of instructions that are in what is taken, of all those of the file.
 	set<std::pair<uint64_t, uint64_t>> replacements;
 	auto wanted = [&](const Section &section, uint64_t offset) {
-		return section.name != ".altinstr_replacement" || std::ranges::any_of(replacements, [&](auto &r) {
+		return section.name != ".altinstr_replacement" ||
+		       std::ranges::any_of(replacements, [&](auto &r) {
 			       return offset >= r.first && offset < r.first + r.second;
 		       });
 	};
@@ -600,7 +660,8 @@ Object Cut::make(const File &file) const
 	auto take = [&](size_t index, uint64_t start, uint64_t size) {
 		const Section &section = from.sections[index];
 		Section taken = section;
-		taken.bytes.assign(section.bytes.begin() + start, section.bytes.begin() + start + size);
+		taken.bytes.assign(section.bytes.begin() + start,
+				   section.bytes.begin() + start + size);
 		taken.relocations.clear();
 		size_t to = out.add(std::move(taken));
 		todo.push_back([&, index, start, size, to] {
@@ -624,11 +685,12 @@ Object Cut::make(const File &file) const
 	map<size_t, size_t> section_symbols;
 	auto section_symbol = [&](size_t index) {
 		if (from.sections[index].flags & SHF_WRITE && !from.sections[index].code())
-			die("%s: something nameless in %s is used, which may be the kernel's", file.name.c_str(),
-			    from.sections[index].name.c_str());
+			die("%s: something nameless in %s is used, which may be the kernel's",
+			    file.name.c_str(), from.sections[index].name.c_str());
 		auto [it, added] = section_symbols.try_emplace(index, 0);
 		if (added)
-			it->second = out.add(Symbol{ "", STB_LOCAL, STT_SECTION, 0, (uint16_t)take_whole(index), 0, 0 });
+			it->second = out.add(Symbol{ "", STB_LOCAL, STT_SECTION, 0,
+						     (uint16_t)take_whole(index), 0, 0 });
 		return it->second;
 	};
 	auto take_symbol = [&](size_t index, size_t section, uint64_t value) {
@@ -646,8 +708,8 @@ Object Cut::make(const File &file) const
 		const Symbol &s = from.symbols[index];
 		for (size_t other : file.patched.inside[s.section])
 			if (whole(from.symbols[other].name) != whole(s.name))
-				die("%s: %s shares %s with others", file.name.c_str(), s.name.c_str(),
-				    from.sections[s.section].name.c_str());
+				die("%s: %s shares %s with others", file.name.c_str(),
+				    s.name.c_str(), from.sections[s.section].name.c_str());
 		return take_symbol(index, take_whole(s.section), s.value);
 	};
 	// A variable of the kernel's, or one of our own.
@@ -663,7 +725,8 @@ Object Cut::make(const File &file) const
 			    (t.name == s.name || (base != s.name && unnumbered(t.name) == base)))
 				theirs.insert(t.name);
 		if (theirs.size() > 1)
-			die("%s: which %s of the kernel's is it?", file.name.c_str(), s.name.c_str());
+			die("%s: which %s of the kernel's is it?", file.name.c_str(),
+			    s.name.c_str());
 		if (theirs.size() == 1)
 			return symbols[index] = kernels(*theirs.begin());
 		return take_symbol(index, take(s.section, s.value, s.size), 0);
@@ -672,18 +735,24 @@ Object Cut::make(const File &file) const
 	convert = [&](const Section &section, Relocation r) -> Relocation {
 		Place to = file.patched.place(section, r);
 		if (to.symbol == NONE)
-			return { r.offset, r.type, section_symbol(from.symbols[r.symbol].section), to.offset };
+			return { r.offset, r.type, section_symbol(from.symbols[r.symbol].section),
+				 to.offset };
 		const Symbol &s = from.symbols[to.symbol];
 		size_t symbol;
 		if (s.section == SHN_UNDEF) {
 			auto home = std::ranges::find_if(files, [&](const File &other) {
-				return other.copied.contains(s.name) || other.added.contains(s.name) ||
-				       std::ranges::any_of(other.patched.object.symbols, [&](const Symbol &t) {
-					       return t.name == s.name && t.section != SHN_UNDEF && t.type == STT_OBJECT &&
-						      !other.address(s.name);
-				       });
+				return other.copied.contains(s.name) ||
+				       other.added.contains(s.name) ||
+				       std::ranges::any_of(other.patched.object.symbols,
+							   [&](const Symbol &t) {
+								   return t.name == s.name &&
+									  t.section != SHN_UNDEF &&
+									  t.type == STT_OBJECT &&
+									  !other.address(s.name);
+							   });
 			});
-			symbol = home != files.end() ? undefined_symbol(renamed(s.name, *home)) : kernels(s.name);
+			symbol = home != files.end() ? undefined_symbol(renamed(s.name, *home))
+						     : kernels(s.name);
 		} else if (s.section >= SHN_LORESERVE) {
 			die("%s: %s is no place", file.name.c_str(), s.name.c_str());
 		} else if (!from.sections[s.section].code()) {
@@ -692,13 +761,15 @@ Object Cut::make(const File &file) const
 			string name = whole(s.name);
 			if (!file.kept(name))
 				symbol = kernels(s.name);
-			else if (is_table(section) || is_jump(section, r) || to.offset + Code::bias(section, r) != 0)
+			else if (is_table(section) || is_jump(section, r) ||
+				 to.offset + Code::bias(section, r) != 0)
 				symbol = function(to.symbol);
 			else if (file.stock.functions.contains(name))
 				symbol = kernels(name);
 			else
-				die("%s: the address of %s, which is new, would be left in the kernel", file.name.c_str(),
-				    s.name.c_str());
+				die("%s: the address of %s, which is new, would be left in the "
+				    "kernel",
+				    file.name.c_str(), s.name.c_str());
 		}
 		return { r.offset, r.type, symbol, to.offset };
 	};
@@ -734,7 +805,8 @@ Object Cut::make(const File &file) const
 					it->second = out.add(std::move(empty));
 				}
 				vector<unsigned char> &bytes = out.sections[it->second].bytes;
-				auto start = from.sections[source].bytes.begin() + entry.number * size;
+				auto start =
+					from.sections[source].bytes.begin() + entry.number * size;
 				bytes.insert(bytes.end(), start, start + size);
 				return it->second;
 			};
@@ -750,7 +822,8 @@ Object Cut::make(const File &file) const
 				out.sections[to].relocations.push_back(r);
 			}
 			if (table.name == ".orc_unwind_ip") {
-				auto orc = std::ranges::find(from.sections, ".orc_unwind", &Section::name);
+				auto orc = std::ranges::find(from.sections, ".orc_unwind",
+							     &Section::name);
 				extend(orc - from.sections.begin(), ORC_ENTRY);
 			}
 		}
@@ -789,7 +862,8 @@ int main(int count, char **arguments)
 	vector<File> files;
 	for (const string &file : plan.objects) {
 		auto in = [&](int dir) { return string(arguments[dir]) + '/' + file; };
-		files.push_back({ file, Object(in(5)), Code(in(6)), Code(in(7)), {}, {}, {}, {}, {}, {} });
+		files.push_back(
+			{ file, Object(in(5)), Code(in(6)), Code(in(7)), {}, {}, {}, {}, {}, {} });
 		files.back().place(kernel);
 	}
 	Cut cut(kernel, plan, exported, files);
@@ -809,13 +883,15 @@ int main(int count, char **arguments)
 	for (const File &file : files) {
 		cut.make(file).write(out + "/" + file.name);
 		set<string> kept;
-		std::ranges::set_intersection(file.changed, plan.keep, std::inserter(kept, kept.end()));
+		std::ranges::set_intersection(file.changed, plan.keep,
+					      std::inserter(kept, kept.end()));
 		list("replaced", file.name, file.replaced);
 		list("copied", file.name, file.copied);
 		list("new", file.name, file.added);
 		list("kept as it is", file.name, kept);
 		for (const string &function : file.replaced)
-			functions << "REPLACE(" << function << ", " << cut.position(file, function) << ")\n";
+			functions << "REPLACE(" << function << ", " << cut.position(file, function)
+				  << ")\n";
 	}
 	if (!functions.flush())
 		die("cannot write %s/functions.h", out.c_str());

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <map>
 
-Object::Object(const std::string &path) : path(path)
+Object::Object(const std::string &path)
+	: path(path)
 {
 	Elf_file file(path, O_RDONLY, ELF_C_READ);
 	const Elf64_Ehdr *header = elf64_getehdr(file.elf);
@@ -33,8 +34,12 @@ Object::Object(const std::string &path) : path(path)
 		} else if (sh->sh_type == SHT_RELA) {
 			relocations.push_back(scn);
 		} else if (sh->sh_type != SHT_STRTAB && sh->sh_type != SHT_GROUP) {
-			Section section{ name(names, sh->sh_name), sh->sh_type,    sh->sh_flags,
-					 sh->sh_addralign,	   sh->sh_entsize, {},
+			Section section{ name(names, sh->sh_name),
+					 sh->sh_type,
+					 sh->sh_flags,
+					 sh->sh_addralign,
+					 sh->sh_entsize,
+					 {},
 					 {} };
 			section.bytes.resize(sh->sh_size);
 			if (sh->sh_type != SHT_NOBITS && sh->sh_size)
@@ -52,8 +57,8 @@ Object::Object(const std::string &path) : path(path)
 		bool special = s.st_shndx == SHN_UNDEF || s.st_shndx >= SHN_LORESERVE;
 		uint16_t section = special ? s.st_shndx : index[s.st_shndx];
 		add(Symbol{ name(sh->sh_link, s.st_name), (unsigned char)ELF64_ST_BIND(s.st_info),
-			    (unsigned char)ELF64_ST_TYPE(s.st_info), s.st_other, section, s.st_value,
-			    s.st_size });
+			    (unsigned char)ELF64_ST_TYPE(s.st_info), s.st_other, section,
+			    s.st_value, s.st_size });
 	}
 	for (Elf_Scn *scn : relocations) {
 		sh = elf64_getshdr(scn);
@@ -62,8 +67,9 @@ Object::Object(const std::string &path) : path(path)
 		Section &section = sections[index[sh->sh_info]];
 		auto *rela = static_cast<const Elf64_Rela *>(data(scn)->d_buf);
 		for (size_t i = 0; i < sh->sh_size / sizeof *rela; i++)
-			section.relocations.push_back({ rela[i].r_offset, (uint32_t)ELF64_R_TYPE(rela[i].r_info),
-							ELF64_R_SYM(rela[i].r_info), rela[i].r_addend });
+			section.relocations.push_back(
+				{ rela[i].r_offset, (uint32_t)ELF64_R_TYPE(rela[i].r_info),
+				  ELF64_R_SYM(rela[i].r_info), rela[i].r_addend });
 		std::ranges::stable_sort(section.relocations, {}, &Relocation::offset);
 	}
 }
@@ -117,28 +123,35 @@ void Object::write(const std::string &path, bool sealed) const
 
 	for (size_t i = 1; i < sections.size(); i++) {
 		const Section &s = sections[i];
-		section(s.name, s.type, s.flags, s.align, s.entry_size, s.bytes.data(), s.bytes.size(), ELF_T_BYTE);
+		section(s.name, s.type, s.flags, s.align, s.entry_size, s.bytes.data(),
+			s.bytes.size(), ELF_T_BYTE);
 	}
 	size_t symtab_index = sections.size();
 	Elf_Scn *symtab = section(".symtab", SHT_SYMTAB, 0, 8, sizeof(Elf64_Sym), table.data(),
 				  table.size() * sizeof(Elf64_Sym), ELF_T_SYM);
-	Elf_Scn *strtab = section(".strtab", SHT_STRTAB, 0, 1, 0, names.data(), names.size(), ELF_T_BYTE);
+	Elf_Scn *strtab =
+		section(".strtab", SHT_STRTAB, 0, 1, 0, names.data(), names.size(), ELF_T_BYTE);
 	elf64_getshdr(symtab)->sh_link = elf_ndxscn(strtab);
 	elf64_getshdr(symtab)->sh_info = 1 + (global - order.begin() - 1);
 
 	for (size_t i = 1; i < sections.size(); i++) {
 		// The kernel resolves those of a live patch, which have a section of their own.
 		for (bool klp : { false, true }) {
-			auto &rela = *tables.emplace_back(std::make_unique<std::vector<Elf64_Rela>>());
+			auto &rela =
+				*tables.emplace_back(std::make_unique<std::vector<Elf64_Rela>>());
 			for (const Relocation &r : sections[i].relocations)
-				if (table[position[r.symbol]].st_shndx == SHN_LIVEPATCH ? klp : !klp)
-					rela.push_back({ r.offset, ELF64_R_INFO(position[r.symbol], r.type), r.addend });
+				if (table[position[r.symbol]].st_shndx == SHN_LIVEPATCH ? klp
+											: !klp)
+					rela.push_back({ r.offset,
+							 ELF64_R_INFO(position[r.symbol], r.type),
+							 r.addend });
 			if (rela.empty())
 				continue;
-			Elf_Scn *scn = section((klp ? ".klp.rela.vmlinux." : ".rela") + sections[i].name, SHT_RELA,
-					       SHF_INFO_LINK | (klp ? SHF_ALLOC | SHF_RELA_LIVEPATCH : 0), 8,
-					       sizeof(Elf64_Rela), rela.data(), rela.size() * sizeof(Elf64_Rela),
-					       ELF_T_RELA);
+			Elf_Scn *scn = section(
+				(klp ? ".klp.rela.vmlinux." : ".rela") + sections[i].name, SHT_RELA,
+				SHF_INFO_LINK | (klp ? SHF_ALLOC | SHF_RELA_LIVEPATCH : 0), 8,
+				sizeof(Elf64_Rela), rela.data(), rela.size() * sizeof(Elf64_Rela),
+				ELF_T_RELA);
 			elf64_getshdr(scn)->sh_link = symtab_index;
 			elf64_getshdr(scn)->sh_info = i;
 		}

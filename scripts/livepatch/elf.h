@@ -35,7 +35,9 @@ struct Relocation {
 	// How many bytes of the section it fills in.
 	size_t width() const
 	{
-		return type == R_X86_64_64 || type == R_X86_64_PC64 ? 8 : type == R_X86_64_NONE ? 0 : 4;
+		return type == R_X86_64_64 || type == R_X86_64_PC64 ? 8
+		       : type == R_X86_64_NONE			    ? 0
+								    : 4;
 	}
 	bool relative() const
 	{
@@ -90,7 +92,9 @@ struct Elf_file {
 
 struct Object {
 	std::string path;
-	std::vector<Section> sections{ Section{} }; // those of symbols, names and relocations left out
+	std::vector<Section> sections{
+		Section{}
+	}; // those of symbols, names and relocations left out
 	std::vector<Symbol> symbols{ Symbol{} };
 
 	Object() = default;

@@ -22,8 +22,7 @@
 #include <unistd.h>
 #include <vector>
 
-namespace
-{
+namespace {
 template <typename T> T must(T result, const char *what)
 {
 	if (result < 0) {
@@ -97,7 +96,8 @@ struct Event {
 	perf_event_mmap_page *page = nullptr;
 	uint64_t samples = 0, others = 0;
 
-	Event(void (*function)(), const Program &program, bool sigtrap, bool inherit) : ring(!inherit)
+	Event(void (*function)(), const Program &program, bool sigtrap, bool inherit)
+		: ring(!inherit)
 	{
 		perf_event_attr attr = {};
 		attr.size = sizeof attr;
@@ -110,9 +110,11 @@ struct Event {
 		attr.sample_type = PERF_SAMPLE_IP;
 		attr.sigtrap = attr.remove_on_exec = sigtrap;
 		attr.inherit = inherit;
-		fd = must(syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC), "a breakpoint");
+		fd = must(syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC),
+			  "a breakpoint");
 		if (ring) {
-			void *at = mmap(nullptr, PAGE + SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+			void *at = mmap(nullptr, PAGE + SIZE, PROT_READ | PROT_WRITE, MAP_SHARED,
+					fd, 0);
 			must(at == MAP_FAILED ? -1 : 0, "a ring");
 			page = static_cast<perf_event_mmap_page *>(at);
 		}
@@ -134,7 +136,8 @@ struct Event {
 	}
 	void drain()
 	{
-		uint64_t head = __atomic_load_n(&page->data_head, __ATOMIC_ACQUIRE), tail = page->data_tail;
+		uint64_t head = __atomic_load_n(&page->data_head, __ATOMIC_ACQUIRE),
+			 tail = page->data_tail;
 		while (tail < head) {
 			auto *record = (perf_event_header *)((char *)page + PAGE + tail % SIZE);
 			(record->type == PERF_RECORD_SAMPLE ? samples : others)++;
@@ -210,7 +213,8 @@ void hit(int cpu)
 	expect(accept.others, 0, cpu, "other records");
 	expect(inherit.count(), in_children, cpu, "hits of children counted");
 	expect(children.runs(), in_children, cpu, "runs in children");
-	printf("hits: CPU %d: %lu calls, %lu of them with a SIGTRAP, %lu in children\n", cpu, calls, trapped, in_children);
+	printf("hits: CPU %d: %lu calls, %lu of them with a SIGTRAP, %lu in children\n", cpu, calls,
+	       trapped, in_children);
 }
 } // namespace
 

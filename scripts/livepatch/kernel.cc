@@ -19,8 +19,8 @@ Kernel::Kernel(const std::string &path)
 	sections.resize(header.e_shnum);
 	memcpy(sections.data(), file.data() + header.e_shoff, size);
 	std::erase_if(sections, [&](const Elf64_Shdr &s) {
-		return !(s.sh_flags & SHF_ALLOC) || s.sh_type == SHT_NOBITS || s.sh_offset > file.size() ||
-		       s.sh_size > file.size() - s.sh_offset;
+		return !(s.sh_flags & SHF_ALLOC) || s.sh_type == SHT_NOBITS ||
+		       s.sh_offset > file.size() || s.sh_size > file.size() - s.sh_offset;
 	});
 }
 
@@ -38,7 +38,8 @@ std::vector<std::pair<uint64_t, std::span<const unsigned char>>> Kernel::code() 
 	std::vector<std::pair<uint64_t, std::span<const unsigned char>>> found;
 	for (const Elf64_Shdr &s : sections)
 		if (s.sh_flags & SHF_EXECINSTR)
-			found.emplace_back(s.sh_addr, std::span(file).subspan(s.sh_offset, s.sh_size));
+			found.emplace_back(s.sh_addr,
+					   std::span(file).subspan(s.sh_offset, s.sh_size));
 	return found;
 }
 
@@ -99,7 +100,8 @@ std::vector<Kernel_symbol> Kernel::kallsyms() const
 	for (; tokens && token.size() < 256 && at < file.size(); at += token.back().size() + 1)
 		token.push_back(reinterpret_cast<const char *>(file.data() + at));
 	size_t index = align(at), index_end = align(index + 256 * 2);
-	if (token.size() != 256 || word(index, uint16_t()) || word(index + 2, uint16_t()) != token[0].size() + 1)
+	if (token.size() != 256 || word(index, uint16_t()) ||
+	    word(index + 2, uint16_t()) != token[0].size() + 1)
 		die("the kernel has no kallsyms");
 
 	// names_at(N, AT): where N names end that begin at AT, and those with a marker; or 0.

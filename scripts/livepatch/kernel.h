@@ -15,13 +15,12 @@ struct Kernel_symbol {
 	std::string name;
 };
 
-class Kernel
-{
+class Kernel {
 	std::vector<unsigned char> file;
 	std::vector<Elf64_Shdr> sections;
 	std::multimap<std::string, uint64_t> by_name;
 
-    public:
+public:
 	explicit Kernel(const std::string &path);
 
 	// What its kallsyms say, in their order. use() makes these, or others, those that are looked up.

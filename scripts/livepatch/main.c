@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The live patch itself: which functions of the kernel are replaced. They were cut out of the patched
- * files by "cut"; only their addresses are used here.
+ * The live patch itself: which functions of the kernel are replaced. They were cut
+ * out of the patched files by "cut"; only their addresses are used here.
  */
 #include <linux/livepatch.h>
 #include <linux/module.h>
@@ -70,7 +70,8 @@ static int __init hole_is_zero(void)
 static int __init livepatch_init(void)
 {
 	if (strcmp(init_utsname()->version, BUILD)) {
-		pr_err("%s: made for %s, and this is %s\n", THIS_MODULE->name, BUILD, init_utsname()->version);
+		pr_err("%s: made for %s, and this is %s\n", THIS_MODULE->name, BUILD,
+		       init_utsname()->version);
 		return -ENOEXEC;
 	}
 
