@@ -12,7 +12,7 @@ help:
 	@echo '  make verify        build the stock and the patched kernel, boot both, print what each does'
 	@echo '  make probe         what does the kernel that runs here suppress?'
 	@echo '  make apply         put the series on your kernel tree: make apply KSRC=/path/to/linux'
-	@echo '  make livepatch     the same for the kernel that runs, or KERNEL=6.1.0-56-amd64: a module, no reboot'
+	@echo '  make livepatch     the same as a module for the kernel that runs, or KERNEL=6.1.0-56-amd64'
 	@echo '  make livepatch-deb dist/*.deb, which builds that for each kernel to come, by dkms'
 	@echo '  make verify-live   boot that kernel; probe and suite before, with and after the live patch'
 	@echo '  make selftests     build the tests and the probe against KSRC, into build/selftests'
@@ -125,4 +125,5 @@ probe: selftests
 clean:
 	rm -rf $(or $(BUILD),build)
 
-.PHONY: help verify try matrix check series-check prefixes dist mutants kabi peers bench soak faults debug stress fuzz apply livepatch livepatch-deb verify-live fetch selftests probe clean
+.PHONY: help verify try matrix check series-check prefixes dist mutants kabi peers bench soak faults debug \
+	stress fuzz apply livepatch livepatch-deb verify-live fetch selftests probe clean
