@@ -65,6 +65,20 @@ load common
 	one_line "deps: packages are missing; run: sudo apt-get install --no-install-recommends quilt"
 }
 
+@test "deps: without dpkg it is the tools that count" {
+	mkdir "$T/only"
+	for tool in bash dirname realpath mkdir; do ln -s "$(command -v "$tool")" "$T/only"; done
+	# shellcheck disable=SC2016
+	for tool in $(sed -n '/^TOOLS=(/,/)$/{s/TOOLS=(//;s/)$//;p}' "$SCRIPTS/deps"); do
+		ln -sf /bin/true "$T/only/$tool"
+	done
+	PATH=$T/only run "$SCRIPTS/deps"
+	[ "$status" -eq 0 ]
+	rm "$T/only/quilt"
+	PATH=$T/only run "$SCRIPTS/deps"
+	one_line "deps: install quilt, and the static libraries *"
+}
+
 @test "deps: root has them installed, and sees what apt says when it cannot" {
 	command_is dpkg-query '[[ $* == *quilt* ]] || echo installed'
 	command_is id 'echo 0'
