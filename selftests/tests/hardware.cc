@@ -442,9 +442,9 @@ static void check_detach(bool beside)
 	constexpr int SECONDS = 5;
 	int here = usable_cpus()[0], there = other_cpu();
 	Hits hits(NMI);
+	auto &slowly = shared_with_children<std::atomic<bool>>();
 	Child child([&] {
-		run_on(there);
-		for (;;)
+		for (run_on(there);; slowly && usleep(1000))
 			hits.make(1, beside ? -1 : here);
 		return 0;
 	});
@@ -470,8 +470,12 @@ static void check_detach(bool beside)
 		read_ring();
 	}
 	event.disable();
+	slowly = true;
 	read_ring();
-	/* The next record tells what a full ring had no room for, so there has to be one. */
+	/*
+	 * The next record tells what a full ring had no room for, so there has to be one, and no more
+	 * than there is room for.
+	 */
 	uint64_t before = event.count();
 	event.enable();
 	while (event.count() == before)
