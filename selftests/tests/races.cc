@@ -218,7 +218,6 @@ TEST("races.attach", "C8", "of two that attach at once one has the event, until 
 	Filter filter;
 	Event event(breakpoint(hit));
 	std::atomic<uint64_t> attached = 0, refused = 0, together = 0, having = 0, failed = 0;
-	/* With the same cookie, so that attaching does not wait for a grace period. */
 	auto round = [&](uint64_t) {
 		int err;
 		Fd link = filter.link(event, &err);
