@@ -130,6 +130,7 @@ class Mutant:
     """A patch on top of the series that breaks one rule. Its message says how that shows:
 
     Fails: NAME...            tests (or globs) which must fail, all of them; of oops.* the kernel dies
+    Config: CONFIG            it is built with that file of scripts/configs
     Splat: CONFIG: PATTERN    built so, the kernel must complain in words that match, while it
     Runs: NAME...             runs these, whatever they say
     Costs: WAY                this way to hit must cost more than the file "instructions" says
@@ -140,10 +141,11 @@ class Mutant:
         self.path, self.name = path, path.stem
         text = path.read_text(errors="replace")
         found = {key: " ".join(value.split()) for key, value in
-                 re.findall(r"^(Fails|Splat|Runs|Costs|Without): ((?:.+\n)+?)(?=\n|[A-Z]\w+: )", text, re.M)}
+                 re.findall(r"^(Fails|Config|Splat|Runs|Costs|Without): ((?:.+\n)+?)(?=\n|[A-Z]\w+: )", text, re.M)}
         self.fails = found.get("Fails", "").split()
         self.runs = found.get("Runs", "").split()
         self.config, _, self.splat = found.get("Splat", "").partition(": ")
+        self.config = found.get("Config", self.config)
         self.costs, self.without = found.get("Costs"), found.get("Without")
         if not (self.fails or self.runs or self.costs):
             die(f"{path}: no 'Fails:', 'Runs:' or 'Costs:' line")

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0
 """Kconfig.fragment, and the files of configs/ that add to it. In the comments of such a file:
 
-  # Console: TEXT    what a kernel prints at boot that really has it; what "make debug" builds has this
-  # Bases: X.Y...    which it is for, if not for all
-  # Boot: OPTION...  of scripts/boot, for such a kernel
-  # Apart: PATTERN   tests after which it looks no more, so that they have a boot of their own
+  # Console: TEXT      what a kernel prints at boot that really has it; what "make debug" builds has this
+  # Bases: X.Y...      which it is for, if not for all
+  # Boot: OPTION...    of scripts/boot, for such a kernel
+  # Packages: NAME...  what its build takes that is not installed for every verb
+  # Apart: PATTERN     tests after which it looks no more, so that they have a boot of their own
 """
 import re
 import shlex
@@ -17,9 +18,10 @@ class Config:
     def __init__(self, name):
         self.name = name
         self.text = (SCRIPTS / "configs" / name).read_text()
-        said = dict(re.findall(r"^# (Console|Bases|Boot|Apart): (.*)", self.text, re.M))
+        said = dict(re.findall(r"^# (Console|Bases|Boot|Packages|Apart): (.*)", self.text, re.M))
         self.console = said.get("Console")
         self.bases = said.get("Bases", "").split()
+        self.packages = said.get("Packages", "").split()
         self.apart = said.get("Apart")
         self.boot = shlex.split(said.get("Boot", ""))
 

@@ -4,6 +4,7 @@
 #include <bpf/bpf.h>
 
 #include <cstring>
+#include <iterator>
 
 bpf_program *choose_program(bpf_object *object, const char *name)
 {
@@ -18,6 +19,24 @@ bpf_program *choose_program(bpf_object *object, const char *name)
 			chosen = program;
 	}
 	return chosen;
+}
+
+Fd load_least(int32_t verdict)
+{
+	const bpf_insn insns[] = {
+		{ .code = BPF_ALU64 | BPF_MOV | BPF_K,
+		  .dst_reg = 0,
+		  .src_reg = 0,
+		  .off = 0,
+		  .imm = verdict },
+		{ .code = BPF_JMP | BPF_EXIT, .dst_reg = 0, .src_reg = 0, .off = 0, .imm = 0 },
+	};
+	Fd prog(bpf_prog_load(BPF_PROG_TYPE_PERF_EVENT, "least", "GPL", insns, std::size(insns),
+			      nullptr));
+
+	if (!prog.valid())
+		setup_failed("bpf_prog_load", errno);
+	return prog;
 }
 
 /* @size: how much of it the kernel knows. */

@@ -20,6 +20,12 @@
 /* Of all in @object only @name is to be loaded; it is given back. */
 bpf_program *choose_program(bpf_object *object, const char *name);
 
+/*
+ * The least that a perf_event program can be, loaded fast: it returns @verdict. Ends the process if
+ * the kernel does not take it.
+ */
+Fd load_least(int32_t verdict);
+
 /* BPF_OBJ_GET_INFO_BY_FD. run_cnt grows while somebody holds what bpf_enable_stats() returns. */
 bpf_prog_info info_of_program(int prog_fd);
 /* Its recursion_misses; nothing before 5.12, which does not count them. */

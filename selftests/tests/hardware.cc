@@ -247,13 +247,9 @@ static void check_group(const Way &way, bool accept)
 static void check_inherited(const Way &way, bool accept)
 {
 	Hits hits(way.context);
-	perf_event_attr attr = hardware(way);
 	Filter filter;
 	Signals signals({ SETSIG });
-
-	attr.inherit = 1;
-
-	Event event(attr);
+	Event event(inherited(hardware(way)));
 
 	event.async(SETSIG, gettid());
 	filter.returns(accept);

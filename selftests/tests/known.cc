@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <iterator>
 #include <thread>
 
 #include "lib/kernel.h"
@@ -266,24 +267,6 @@ static void run_first()
 		setup_failed("SCHED_FIFO", errno);
 }
 
-static Fd load_at_once()
-{
-	const bpf_insn rejects[] = {
-		{ .code = BPF_ALU64 | BPF_MOV | BPF_K,
-		  .dst_reg = 0,
-		  .src_reg = 0,
-		  .off = 0,
-		  .imm = 0 },
-		{ .code = BPF_JMP | BPF_EXIT, .dst_reg = 0, .src_reg = 0, .off = 0, .imm = 0 },
-	};
-	Fd prog(bpf_prog_load(BPF_PROG_TYPE_PERF_EVENT, "rejects", "GPL", rejects,
-			      std::size(rejects), nullptr));
-
-	if (!prog.valid())
-		setup_failed("bpf_prog_load", errno);
-	return prog;
-}
-
 /*
  * Stops @pid before each instruction of what begins at @address, and for so long that a program
  * which nobody holds is freed: a breakpoint sends a signal to us, who come first on that CPU.
@@ -342,7 +325,7 @@ TEST("oops.query", "C8", "a link may close while somebody asks for the program o
 	Child closing([&] {
 		run_on(cpus[1]);
 		for (;; links++) {
-			Fd prog = load_at_once();
+			Fd prog = load_least(0);
 			Fd link = create_link(prog.get(), event);
 
 			/* Waits for a grace period: what the rounds before have left is freed. */

@@ -351,12 +351,8 @@ TEST("others.tracepoint_child_exit", "C5", "an exiting child takes no program fr
 	 * swap their event contexts, and then the child exits with the event that is not a copy.
 	 */
 	constexpr uint64_t CHILDREN = 10;
-	perf_event_attr attr = tracepoint();
 	Filter filter(Program::ON_TRACEPOINT);
-
-	attr.inherit = 1;
-
-	Event event(attr);
+	Event event(inherited(tracepoint()));
 
 	filter.returns(1);
 	event.enable(filter);

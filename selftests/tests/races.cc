@@ -8,7 +8,6 @@
 
 #include <atomic>
 #include <cerrno>
-#include <iterator>
 #include <optional>
 #include <thread>
 
@@ -179,16 +178,13 @@ TEST("races.exit", "C6", "a hit beside children that exit sends its signal, once
 	constexpr uint64_t RACES = 400'000, BATCH = 100;
 	constexpr int SECONDS = 8, ENOUGH_MILLISECONDS = 200;
 	const int there = two_cpus().there;
-	perf_event_attr attr = breakpoint(hit);
 	Signals signals({ SETSIG });
 	auto &ended = shared_with_children<std::atomic<uint64_t>>();
 	uint64_t hits = 0;
 
-	attr.inherit = 1;
-
 	/* One that no child has, or the child may come to run with the events of its parent. */
 	Event other(software(PERF_COUNT_SW_TASK_CLOCK));
-	Event event(attr);
+	Event event(inherited(breakpoint(hit)));
 
 	event.async(SETSIG, gettid());
 	event.enable();
@@ -594,33 +590,10 @@ enum class Forker {
 	CHILD, /* of it, which holds another */
 };
 
-/* The least that a program can be, loaded fast. */
-static Fd load_at_once()
-{
-	const bpf_insn accepts[] = {
-		{ .code = BPF_ALU64 | BPF_MOV | BPF_K,
-		  .dst_reg = 0,
-		  .src_reg = 0,
-		  .off = 0,
-		  .imm = 1 },
-		{ .code = BPF_JMP | BPF_EXIT, .dst_reg = 0, .src_reg = 0, .off = 0, .imm = 0 },
-	};
-	Fd prog(bpf_prog_load(BPF_PROG_TYPE_PERF_EVENT, "accepts", "GPL", accepts,
-			      std::size(accepts), nullptr));
-
-	if (!prog.valid())
-		setup_failed("bpf_prog_load", errno);
-	return prog;
-}
-
 static void race_fork(Forker forker)
 {
 	const Cpus cpus = two_cpus();
-	perf_event_attr attr = breakpoint(hit);
-
-	attr.inherit = 1;
-
-	Event event(attr);
+	Event event(inherited(breakpoint(hit)));
 	/* The longer a fork is held up between two steps, the more of a detach fits in. */
 	Interrupts interrupts(cpus.here);
 	uint64_t detached;
@@ -639,7 +612,7 @@ static void race_fork(Forker forker)
 
 		/* The link is the last to hold the program, so what is inherited late is gone. */
 		Meanwhile detaching(cpus.there, [&](uint64_t) {
-			Fd prog = load_at_once();
+			Fd prog = load_least(1);
 			Fd link = must_link(prog.get(), event);
 
 			prog.close();

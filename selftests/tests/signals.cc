@@ -238,13 +238,9 @@ TEST("signals.limit.late", "C2", "a limit is what REFRESH says, whatever was acc
 /* It wakes whoever polls the event of its parent, which may still have a signal to send. */
 TEST("signals.child_exit", "C1", "a child that exits sends nothing for the hits that were rejected")
 {
-	perf_event_attr attr = breakpoint(hit);
 	Filter filter;
 	Signals signals({ SETSIG });
-
-	attr.inherit = 1;
-
-	Event event(attr);
+	Event event(inherited(breakpoint(hit)));
 
 	event.async(SETSIG, gettid());
 	event.enable(filter);
