@@ -401,3 +401,28 @@ TEST("ring.deferred_callchain.accepted", "C2", "an accepted hit leaves its defer
 	check_deferred_callchain(Program::ON_OVERFLOW, true);
 	check_deferred_callchain(Program::READS_SAMPLE, true);
 }
+
+/* As long as what stands in it, in words: header, IP, ADDR, how many frames, and these. */
+TEST("ring.deferred_callchain.size", "C2", "a sample has no room for what its program alone saw")
+{
+	perf_event_attr attr = breakpoint(hit);
+	Filter filter(Program::READS_SAMPLE);
+
+	attr.sample_type |= PERF_SAMPLE_CALLCHAIN;
+	attr.exclude_callchain_kernel = 1;
+	defer_callchain(attr);
+
+	Event event(attr);
+	Ring ring(event);
+
+	filter.returns(true);
+	event.enable(filter);
+	hit_times(HITS);
+	event.disable();
+
+	const auto samples = ring.take_samples();
+
+	EXPECT_EQ(samples.size(), HITS, "samples");
+	for (const auto &words : samples)
+		EXPECT_EQ(words.size(), 4 + words.at(3), "words of a sample");
+}
