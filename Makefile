@@ -69,7 +69,6 @@ try:
 	@scripts/try $(BASE) $(foreach test,$(TEST),'$(test)')
 
 mutants:
-	@scripts/deps
 	@scripts/mutants $(BASE)
 
 debug:
