@@ -151,5 +151,6 @@ class Mutant:
             die(f"{path}: no 'Fails:', 'Runs:' or 'Costs:' line")
 
     def kills(self, tests):
-        """Which of these tests it must fail; a pattern that no test matches stands for itself."""
-        return [test for pattern in self.fails for test in fnmatch.filter(tests, pattern) or [pattern]]
+        """Which of these tests it must fail, or are run until the kernel complains; a pattern that no
+        test matches stands for itself."""
+        return [test for pattern in self.fails or self.runs for test in fnmatch.filter(tests, pattern) or [pattern]]
