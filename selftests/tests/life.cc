@@ -609,6 +609,9 @@ static void gone_with_both(Leaving &program)
 /* Somebody else has event and link, and goes in a way of his own. */
 static void gone_with(Leaving &program, bool by_link, void (*leave)())
 {
+	/* What the child cannot have is told before anybody waits for it. */
+	Event(breakpoint(hit)).close();
+
 	Gate ready, gate;
 	Child child([&] {
 		Event event(breakpoint(hit));
