@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /* What a program can see and do while it decides: C1, C2, C7, C8. */
+#include <bpf/bpf.h>
+#include <bpf/btf.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <iterator>
 
 #include "lib/clock.h"
 #include "lib/kernel.h"
+#include "lib/program.h"
 #include "tests/common.h"
 
 static volatile uint64_t watched;
@@ -284,6 +289,57 @@ TEST("programs.sample.replace", "C1", "so does one that takes the place of a fun
 	hit(0);
 	EXPECT_EQ(filter.runs(), 1, "runs");
 	expect_sample(filter, attr);
+}
+
+/* Of a function of the kernel, as a program calls it. */
+static int kernel_btf_id_of(const char *function)
+{
+	btf *types = btf__load_vmlinux_btf();
+
+	if (!types)
+		unavailable("the kernel has no BTF (CONFIG_DEBUG_INFO_BTF)");
+
+	const int id = btf__find_by_name_kind(types, function, BTF_KIND_FUNC);
+
+	btf__free(types);
+	if (id < 0)
+		unavailable("the kernel has no such kfunc (bpf_cast_to_kern_ctx came with 6.2)");
+	return id;
+}
+
+/* By hand: an object with a kfunc in it is not loaded where there is no BTF, whatever of it is used. */
+TEST("programs.sample.kfunc", "C1", "so does one that is given the kernel's own context")
+{
+	constexpr int16_t DATA_OF_CONTEXT = 8, FLAGS_OF_DATA = 0; /* offsets, on 64 bits */
+	const perf_event_attr attr = with_sample();
+	const int cast = kernel_btf_id_of("bpf_cast_to_kern_ctx"), zero = 0;
+	Fd map(bpf_map_create(BPF_MAP_TYPE_ARRAY, nullptr, sizeof(int), sizeof(uint64_t), 1, nullptr));
+	const bpf_insn insns[] = {
+		{ BPF_JMP | BPF_CALL, 0, BPF_PSEUDO_KFUNC_CALL, 0, cast },
+		{ BPF_LDX | BPF_MEM | BPF_DW, BPF_REG_1, BPF_REG_0, DATA_OF_CONTEXT, 0 },
+		{ BPF_LDX | BPF_MEM | BPF_DW, BPF_REG_2, BPF_REG_1, FLAGS_OF_DATA, 0 },
+		{ BPF_LD | BPF_IMM | BPF_DW, BPF_REG_3, BPF_PSEUDO_MAP_VALUE, 0, map.get() },
+		{ 0, 0, 0, 0, 0 },
+		{ BPF_STX | BPF_MEM | BPF_DW, BPF_REG_3, BPF_REG_2, 0, 0 },
+		{ BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_0, 0, 0, 0 },
+		{ BPF_JMP | BPF_EXIT, 0, 0, 0, 0 },
+	};
+	Fd program(bpf_prog_load(BPF_PROG_TYPE_PERF_EVENT, "casts", "GPL", insns, std::size(insns),
+				 nullptr));
+	Event event(attr);
+	uint64_t flags = 0;
+
+	if (!program.valid())
+		setup_failed("bpf_prog_load", errno);
+
+	Fd link = must_link(program.get(), event);
+
+	event.enable();
+	hit(0);
+	if (bpf_map_lookup_elem(map.get(), &zero, &flags))
+		setup_failed("bpf_map_lookup_elem", errno);
+	EXPECT_EQ(flags & attr.sample_type, attr.sample_type,
+		  "parts of the sample that are filled in, as bits of PERF_SAMPLE_*");
 }
 
 TEST("programs.ringbuf", "C1", "rejected hits leave in the program's ring what it put there")
