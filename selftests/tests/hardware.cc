@@ -5,26 +5,17 @@
  * whose counters a test makes count when and where it likes.
  */
 #include <bpf/bpf.h>
-#include <fcntl.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <ctime>
-#include <fstream>
 #include <memory>
 
+#include "lib/pmu.h"
 #include "lib/program.h"
 #include "lib/sysctl.h"
 #include "tests/common.h"
-
-/* Where the hits of a counter come from: its files in debugfs. */
-enum Context { NMI, IRQ, TASK };
-
-static constexpr const char *contexts[] = { "nmi", "irq", "task" };
-
-static constexpr char no_pmu[] =
-	"no PMU that hits on demand: insmod module/perf_bpf_pmu.ko, as root";
 
 /*
  * attr.config of the PMU: the registers are those with which the task left user mode; overflows
@@ -32,46 +23,6 @@ static constexpr char no_pmu[] =
  */
 constexpr uint64_t COPY = 1, BATCH = 4, CALLCHAIN = 8;
 constexpr uint64_t BATCHED = 4;
-
-/* A disabled counter that overflows at every hit. The kernel makes the hits, in kernel mode. */
-static perf_event_attr hardware(uint64_t config = 0)
-{
-	perf_event_attr attr = software(config, 1);
-
-	if (!(std::ifstream("/sys/bus/event_source/devices/perf_bpf_pmu/type") >> attr.type))
-		unavailable(no_pmu);
-	attr.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_ADDR;
-	attr.wakeup_events = 1;
-	attr.exclude_hv = 1;
-	return attr;
-}
-
-/* All that happens on a CPU counts, in one of the contexts; open once, written to often. */
-class Hits {
-public:
-	explicit Hits(Context context)
-		: file_(open((std::string("/sys/kernel/debug/perf_bpf_pmu/") + contexts[context])
-				     .c_str(),
-			     O_WRONLY | O_CLOEXEC))
-	{
-		if (!file_.valid())
-			unavailable(no_pmu);
-	}
-
-	/* On the CPU of the caller, or another one. */
-	void make(uint64_t hits, int cpu = -1) const
-	{
-		char text[32];
-		int length = cpu < 0 ? snprintf(text, sizeof(text), "%d", int(hits))
-				     : snprintf(text, sizeof(text), "%d %d", int(hits), cpu);
-
-		if (write(file_.get(), text, length) != length)
-			setup_failed("write to a file of perf_bpf_pmu", errno);
-	}
-
-private:
-	Fd file_;
-};
 
 /* Two CPUs: that of the test, where it goes, and another. */
 static int other_cpu()
