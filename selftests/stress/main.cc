@@ -38,8 +38,7 @@
 
 static bool possible(const Actor &actor)
 {
-	return (!actor.is(NEEDS_MISSES) || machine.misses) &&
-	       (!actor.is(NEEDS_PMU) || machine.pmu);
+	return (!actor.is(NEEDS_MISSES) || machine.misses) && (!actor.is(NEEDS_PMU) || machine.pmu);
 }
 
 static const Actor &draw_actor(Random &random)
