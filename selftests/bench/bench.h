@@ -28,6 +28,7 @@ struct Table {
 
 /* Each is measured so often, in turn with what it is compared to; the ways once. */
 Table hits(int rounds);
+Table overflows(int rounds);
 Table stops(int rounds);
 Table scaling(int rounds);
 Table profile(int rounds);

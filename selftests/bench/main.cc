@@ -85,6 +85,7 @@ static const struct Part {
 	Table (*measure)(int rounds);
 } parts[] = {
 	{ "ways", "TSC ticks of one hit", hits },
+	{ "overflows", "TSC ticks of one overflow in an NMI", overflows },
 	{ "stops", "TSC ticks of one arrival that is not the one to stop at", stops },
 	{ "scaling", "TSC ticks of one rejected hit, by how many there are", scaling },
 	{ "profile", "a profile: what it takes of a CPU, and of its samples", profile },
@@ -153,6 +154,7 @@ static const char usage[] =
 	"usage: perf_bpf_bench [--json] [--rounds N] [PART...]\n"
 	"Measures what one hit of a breakpoint costs, in ticks of the TSC.\n"
 	"  ways         by what hangs on the event (without a PART, this one)\n"
+	"  overflows    of a hardware counter in an NMI, by what hangs on the event\n"
 	"  stops        against other ways to stop at the one arrival that matters\n"
 	"  scaling      with more breakpoints, threads, CPUs, conditions, inherited events\n"
 	"  profile      samples read from a ring, against samples counted in the kernel\n"

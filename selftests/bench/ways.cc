@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What one hit of a breakpoint costs the task that hits it, by what hangs on the event. */
+/*
+ * What one hit of a breakpoint costs the task that hits it, and one of a hardware counter, by what
+ * hangs on the event.
+ */
 #include "bench/bench.h"
 
 #include <bpf/bpf.h>
@@ -9,8 +12,10 @@
 #include <optional>
 
 #include "lib/hit.h"
+#include "lib/pmu.h"
 #include "lib/program.h"
 #include "lib/ring.h"
+#include "lib/sysctl.h"
 
 /* What there is; without COUNTING or NO_EVENT a breakpoint that samples. */
 enum : uint32_t {
@@ -53,7 +58,8 @@ static constexpr Way ways[] = {
 static constexpr int WARM_UP = 100, ROUNDS = 1000;
 static std::array<uint64_t, ROUNDS> taken;
 
-static Row measure(const Way &way)
+/* @attr is that of the event, which @hit hits once. */
+template <typename Hit> static Row measure(const Way &way, perf_event_attr attr, Hit hit)
 {
 	const uint32_t has = way.has;
 	const bool accepted = !(has & REJECTS);
@@ -69,8 +75,6 @@ static Row measure(const Way &way)
 		return row;
 	}
 	if (!(has & NO_EVENT)) {
-		perf_event_attr attr = breakpoint(hit);
-
 		if (has & COUNTING)
 			attr.sample_period = attr.wakeup_events = attr.sample_type = 0;
 		event.emplace(with_sigtrap(attr, has & TRAPS));
@@ -91,12 +95,14 @@ static Row measure(const Way &way)
 	{
 		Fd stats(program ? bpf_enable_stats(BPF_STATS_RUN_TIME) : -1);
 
-		hit_times(WARM_UP);
+		for (int i = 0; i < WARM_UP; i++)
+			hit(i);
 		if (program && stats.valid())
 			expect("runs of the program", info_of_program(program->prog_fd()).run_cnt,
 			       WARM_UP);
 	}
-	hit_times(WARM_UP);
+	for (int i = 0; i < WARM_UP; i++)
+		hit(i);
 	for (auto &t : taken) {
 		uint64_t before = now();
 
@@ -131,6 +137,35 @@ Table hits(int)
 	Table table;
 
 	for (const Way &way : ways)
-		table.rows.push_back(measure(way));
+		table.rows.push_back(measure(way, breakpoint(hit), hit));
+	return table;
+}
+
+/* With the call that makes the NMI, whose price is that without an event. */
+Table overflows(int)
+{
+	Table table;
+
+	if (!pmu_type()) {
+		table.rows.push_back({ "nmi", "an overflow in an NMI" });
+		table.rows.back().why = "there is no PMU that hits on demand";
+		return table;
+	}
+
+	const Hits nmis(NMI);
+	Sysctl rate("kernel/perf_event_max_sample_rate");
+
+	rate.set(100'000'000); /* or they are throttled */
+	for (const Way &way : ways) {
+		if (way.has & BY_REGISTERS)
+			continue;
+		table.rows.push_back(measure(way, hardware(), [&nmis](uint64_t) { nmis.make(1); }));
+
+		Row &row = table.rows.back();
+
+		row.title = way.has & NO_EVENT ? "NMI, no counter" :
+			    way.has & COUNTING ? "counter that only counts (the floor)" :
+						 way.title;
+	}
 	return table;
 }

@@ -30,7 +30,13 @@ static perf_event_attr of_other(Random &random)
 
 	attr.type = PERF_TYPE_SOFTWARE;
 	attr.bp_type = attr.bp_addr = attr.bp_len = 0;
-	switch (random.below(8)) {
+	switch (random.below(pmu ? 12 : 8)) {
+	case 8 ... 11:
+		attr.type = pmu;
+		/* All that it can do, and what it cannot. */
+		attr.config = random.below(17);
+		attr.exclude_kernel = 0;
+		break;
 	case 0:
 		attr.config = PERF_COUNT_SW_CPU_CLOCK;
 		attr.sample_period = clock_period(random);

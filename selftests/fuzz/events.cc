@@ -94,6 +94,15 @@ static long receive_one(Worker &w)
 	return 0;
 }
 
+/* Counters that are hit, of whoever is on the CPU then. */
+static long overflow(Worker &w)
+{
+	if (!pmu)
+		return NOTHING;
+	overflows[w.random.below(overflows.size())].make(1 + w.random.below(30));
+	return 0;
+}
+
 static const Kind kinds_here[] = {
 	{ "open breakpoint", 60, [](Worker &w) { return open_one(w, true); } },
 	{ "open other", 30, [](Worker &w) { return open_one(w, false); } },
@@ -109,6 +118,7 @@ static const Kind kinds_here[] = {
 		  return outcome(syscall(SYS_perf_event_open, &attr, w.target(), -1, -1, 0));
 	  },
 	  NEVER }, /* the attributes are random bytes */
+	{ "overflow counters", 15, overflow },
 	{ "close event", 25,
 	  [](Worker &w) {
 		  int fd = w.events().take(w.random);

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "lib/filter.h"
+#include "lib/pmu.h"
 #include "lib/random.h"
 
 /* --- what all episodes share, and what the parent prepares for them --- */
@@ -111,6 +112,8 @@ extern bool has_prctl;
 
 extern int mail[2]; /* a socket pair, to send descriptors through */
 extern volatile uint64_t watched[4];
+extern uint32_t pmu; /* attr.type of that of module/, if there is one */
+extern std::vector<Hits> overflows; /* of its counters, from each context */
 
 /* --- one thread, or one child, of an episode --- */
 

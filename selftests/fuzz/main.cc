@@ -33,6 +33,8 @@ Counts *counts;
 std::vector<int> right_progs, wrong_progs;
 std::vector<std::unique_ptr<Filter>> filters;
 uint64_t tracepoint_id;
+uint32_t pmu;
+std::vector<Hits> overflows;
 std::vector<uint64_t> kernel_text, kernel_data;
 
 [[noreturn]] static void give_up(const char *what, const char *why)
@@ -257,6 +259,10 @@ int main(int argc, char **argv)
 	rlimit none = { 0, 0 };
 	setrlimit(RLIMIT_CORE, &none);
 	std::ifstream("/sys/kernel/tracing/events/syscalls/sys_enter_getppid/id") >> tracepoint_id;
+	pmu = pmu_type();
+	for (Context context : { NMI, IRQ, TASK })
+		if (pmu)
+			overflows.emplace_back(context);
 	/* Not what irq_work calls: a hit there would raise the next one, for ever. */
 	kernel_text = kernel_addresses({ "__x64_sys_getppid", "__perf_event_overflow",
 					 "bpf_overflow_handler", "perf_event_output_forward" });

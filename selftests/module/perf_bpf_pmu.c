@@ -15,6 +15,10 @@
  *
  * Registers are those that were interrupted, or with PERF_BPF_PMU_COPY in attr.config a copy of
  * those with which the task left user mode, as PEBS and IBS make one.
+ *
+ * With PERF_BPF_PMU_BATCH overflows are collected, as large PEBS does, and for the events for which
+ * it does: when BATCH are there, it interrupts. With PERF_BPF_PMU_CALLCHAIN the callchain is in the
+ * sample before the core has it, as that of PEBS and IBS is.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -35,15 +39,24 @@
 
 #define PERF_BPF_PMU_COPY	1
 #define PERF_BPF_PMU_CLOCK	2
-#define PERF_BPF_PMU_CONFIGS	4
+#define PERF_BPF_PMU_BATCH	4
+#define PERF_BPF_PMU_CALLCHAIN	8
+#define PERF_BPF_PMU_CONFIGS	16
 
 #define COUNTERS	4
+#define BATCH		4	/* records */
 #define TICK		1000000	/* ns */
 
 enum context { NMI, IRQ, TASK, CONTEXTS };
 
+struct batch {
+	unsigned int		records;
+	struct pt_regs		regs[BATCH];
+};
+
 struct cpu_counters {
 	struct perf_event	*events[COUNTERS];
+	struct batch		batches[COUNTERS];
 	bool			disabled;
 	atomic_t		pending[CONTEXTS];	/* hits */
 	struct hrtimer		soon;		/* the interrupt of IRQ */
@@ -58,6 +71,8 @@ MODULE_PARM_DESC(force, "load beside the PMU of a real machine");
 
 /* What the core exports to no module. */
 static typeof(perf_event_overflow) *event_overflow;
+static typeof(perf_event_output) *event_output;
+static typeof(perf_callchain) *callchain;
 
 static void pmu_stop(struct perf_event *event, int flags)
 {
@@ -75,11 +90,49 @@ static void pmu_start(struct perf_event *event, int flags)
 	hwc->state = 0;
 }
 
+static void save_callchain(struct perf_sample_data *data, struct perf_event *event,
+			   struct pt_regs *regs)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
+	if (!(event->attr.sample_type & PERF_SAMPLE_CALLCHAIN))
+		return;
+	data->callchain = callchain(event, regs);
+	data->dyn_size += (1 + data->callchain->nr) * sizeof(u64);
+	data->sample_flags |= PERF_SAMPLE_CALLCHAIN;
+#endif
+}
+
+/* @is_overflow: not only a record for the ring. */
+static void write_record(struct perf_event *event, struct pt_regs *regs, u64 period,
+			 bool is_overflow)
+{
+	struct perf_sample_data data;
+
+	/* As a stack may be that was used before. */
+	memset(&data, 0xa5, sizeof(data));
+	perf_sample_data_init(&data, 0, period);
+	if (event->hw.config & PERF_BPF_PMU_CALLCHAIN)
+		save_callchain(&data, event, regs);
+	if (!is_overflow)
+		event_output(event, &data, regs);
+	else if (event_overflow(event, &data, regs))
+		pmu_stop(event, 0);
+}
+
+/* As __intel_pmu_pebs_events(): the last record is the overflow, if it was one that interrupted. */
+static void drain(struct perf_event *event, struct batch *batch, bool interrupts)
+{
+	unsigned int records = xchg(&batch->records, 0), i;
+
+	for (i = 0; i < records; i++)
+		write_record(event, &batch->regs[i], event->hw.last_period,
+			     interrupts && i == records - 1);
+}
+
 /* The event counts @n more, which may overflow it. */
 static void count(struct perf_event *event, u64 n, struct pt_regs *regs)
 {
 	struct hw_perf_event *hwc = &event->hw;
-	struct perf_sample_data data;
 	struct pt_regs copy;
 	u64 last_period;
 
@@ -98,14 +151,20 @@ static void count(struct perf_event *event, u64 n, struct pt_regs *regs)
 
 	/* One that does not sample overflows as well: this counter is as short as can be. */
 
-	/* As a stack may be that was used before. */
-	memset(&data, 0xa5, sizeof(data));
 	last_period = hwc->last_period;
 	hwc->last_period = hwc->sample_period;
 	local64_set(&hwc->period_left, hwc->sample_period);
-	perf_sample_data_init(&data, 0, last_period);
-	if (event_overflow(event, &data, regs))
-		pmu_stop(event, 0);
+	if (hwc->config & PERF_BPF_PMU_BATCH) {
+		struct batch *batch = &this_cpu_ptr(&cpu_counters)->batches[hwc->idx];
+		unsigned int record = batch->records;
+
+		batch->regs[record] = *regs;
+		batch->records = record + 1;
+		if (record == BATCH - 1)
+			drain(event, batch, true);
+	} else {
+		write_record(event, regs, last_period, true);
+	}
 }
 
 /* All counters of this CPU that count what @config says. */
@@ -284,6 +343,7 @@ static int pmu_add(struct perf_event *event, int flags)
 		;
 	if (i == COUNTERS)
 		return -EAGAIN;
+	event->hw.idx = i;
 	event->hw.state = PERF_HES_STOPPED | PERF_HES_UPTODATE;
 	if (flags & PERF_EF_START)
 		pmu_start(event, PERF_EF_RELOAD);
@@ -296,12 +356,10 @@ static int pmu_add(struct perf_event *event, int flags)
 static void pmu_del(struct perf_event *event, int flags)
 {
 	struct cpu_counters *cpu = this_cpu_ptr(&cpu_counters);
-	int i;
 
 	pmu_stop(event, PERF_EF_UPDATE);
-	for (i = 0; i < COUNTERS; i++)
-		if (cpu->events[i] == event)
-			WRITE_ONCE(cpu->events[i], NULL);
+	WRITE_ONCE(cpu->events[event->hw.idx], NULL);
+	drain(event, &cpu->batches[event->hw.idx], false);
 }
 
 /* A count is never behind. */
@@ -332,6 +390,10 @@ static int pmu_event_init(struct perf_event *event)
 	}
 	if (config >= PERF_BPF_PMU_CONFIGS)
 		return -EINVAL;
+	/* As intel_pmu_hw_config() chooses. */
+	if (event->attr.freq || (event->attr.wakeup_events && !event->attr.watermark) ||
+	    !is_sampling_event(event))
+		config &= ~PERF_BPF_PMU_BATCH;
 	event->hw.config = config;
 	return 0;
 }
@@ -404,7 +466,9 @@ static int __init perf_bpf_pmu_init(void)
 		return -EBUSY;
 	}
 	event_overflow = find("perf_event_overflow");
-	if (!event_overflow)
+	event_output = find("perf_event_output");
+	callchain = find("perf_callchain");
+	if (!event_overflow || !event_output || !callchain)
 		return -ENOENT;
 
 	for_each_possible_cpu(cpu) {

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <thread>
 
+#include "lib/pmu.h"
 #include "stress/machine.h"
 #include "stress/scene.h"
 
@@ -24,7 +25,7 @@ template <typename Hit> static void hit_alone(const Part &part, perf_event_attr 
 		while (!over())
 			scene.batch(hit, BATCH);
 	}
-	scene.close();
+	scene.close(hit);
 }
 
 static void calls(const Part &part)
@@ -49,6 +50,17 @@ static void syscalls(const Part &part)
 		if (read(zero.get(), const_cast<uint64_t *>(&word), 1) != 1)
 			setup_failed("read of /dev/zero", errno);
 	});
+}
+
+/*
+ * A hardware counter, in kernel mode. What an NMI finds while somebody changes the event is not
+ * counted, so not with a meddler.
+ */
+static void overflows(const Part &part)
+{
+	const Hits hits(part.meddling ? Context(IRQ + part.seed % 2) : Context(part.seed % 3));
+
+	hit_alone(part, hardware(), [&hits](uint64_t) { hits.make(1); });
 }
 
 static uint64_t count_hups()
@@ -237,6 +249,7 @@ static const Actor all[] = {
 	{ "calls", 10, ALL, calls, MEDDLED },
 	{ "stores", 4, ALL, stores, MEDDLED },
 	{ "syscalls", 4, ALL, syscalls, MEDDLED | IN_KERNEL },
+	{ "overflows", 4, ALL, overflows, MEDDLED | IN_KERNEL | NEEDS_PMU },
 	{ "threads", 2, SIGNALS | TRAPS, threads, MEDDLED | INHERITED },
 	{ "forks", 2, SIGNALS | TRAPS, forks, MEDDLED | INHERITED },
 	{ "execs", 1, SAMPLES, execs, ALL_EFFECTS },

@@ -6,6 +6,7 @@
 #include "lib/cpus.h"
 #include "lib/event.h"
 #include "lib/kernel.h"
+#include "lib/pmu.h"
 #include "lib/program.h"
 #include "stress/decider.h"
 
@@ -15,6 +16,7 @@ void look_at_machine()
 {
 	machine.cpus = usable_cpus();
 	machine.sigtrap = has_sigtrap();
+	machine.pmu = pmu_type();
 	machine.merges_signals = kernel_is_realtime();
 	machine.cookies = libbpf_probe_bpf_helper(BPF_PROG_TYPE_PERF_EVENT,
 						  BPF_FUNC_get_attach_cookie, nullptr) == 1;

@@ -24,6 +24,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,12 +32,13 @@
 #include "lib/child.h"
 #include "lib/clock.h"
 #include "lib/kernel.h"
+#include "lib/sysctl.h"
 #include "stress/machine.h"
 #include "stress/scene.h"
 
 static bool possible(const Actor &actor)
 {
-	return !actor.is(NEEDS_MISSES) || machine.misses;
+	return (!actor.is(NEEDS_MISSES) || machine.misses) && (!actor.is(NEEDS_PMU) || machine.pmu);
 }
 
 static const Actor &draw_actor(Random &random)
@@ -79,6 +81,7 @@ static Part draw(Random &random, bool stats)
 	const Meddling &meddling = meddlings()[random.below(meddlings().size())];
 
 	if (actor.is(MEDDLED) && random.one_in(2) &&
+	    !(meddling.of_breakpoints && actor.is(NEEDS_PMU)) &&
 	    meddling.possible_if(part.effects, actor.is(INHERITED)))
 		part.meddling = &meddling;
 
@@ -276,6 +279,12 @@ int main(int argc, char **argv)
 	 * gone. For a QEMU as in step_in() that had better be seldom.
 	 */
 	const Event last(breakpoint(hit_other));
+
+	/* Counters that are hit as fast as can be must not be throttled. */
+	std::optional<Sysctl> rate;
+
+	if (machine.pmu)
+		machine.pmu = rate.emplace("kernel/perf_event_max_sample_rate").set(100'000'000);
 
 	printf("TAP version 13\n# seed %#lx, %zu CPUs\n", seed, machine.cpus.size());
 	fflush(stdout);

@@ -71,7 +71,8 @@ static const Meddling all[] = {
 
 		  attr.disabled = 0;
 		  scene.event.modify(attr);
-	  } },
+	  },
+	  true },
 	{ "periods", 0, [](Scene &scene, uint64_t) { scene.event.set_period(1); } },
 	{ "reads", 0,
 	  [](Scene &scene, uint64_t) {

@@ -27,6 +27,7 @@ struct Meddling {
 	const char *name;
 	uint32_t takes;
 	void (*act)(Scene &scene, uint64_t round);
+	bool of_breakpoints = false; /* alone */
 
 	/* With an actor that has these effects. */
 	bool possible_if(uint32_t effects, bool inherited) const;
@@ -66,6 +67,7 @@ enum : uint32_t {
 	ALL_EFFECTS = 8, /* it has them, whatever is drawn */
 	ACCEPTS_ALL = 16, /* whatever is drawn */
 	NEEDS_MISSES = 32, /* counted by the kernel */
+	NEEDS_PMU = 64, /* that of module/ */
 };
 
 /* Nobody's event; @make is run over and over. */

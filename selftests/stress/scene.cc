@@ -120,17 +120,14 @@ void Scene::drain()
 		expect("lost records", 0, ring->records(PERF_RECORD_LOST));
 }
 
-void Scene::close()
+void Scene::close(const std::function<void(uint64_t)> &hit)
 {
 	if (part.fills && ring) {
 		/* Only the next sample brings the record of those that were lost. */
 		drain();
 		accept_all_from_now_on();
 		book(++value);
-		if (attr.bp_type == HW_BREAKPOINT_X)
-			::hit(value);
-		else
-			store(value, &word);
+		hit(value);
 		settle(false);
 	}
 	drain();

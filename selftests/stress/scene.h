@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <optional>
 #include <thread>
 
@@ -78,8 +79,8 @@ public:
 	void wait_for_signals();
 	void drain();
 
-	/* Compares; who meddles with it must have ended. */
-	void close();
+	/* Compares; who meddles with it must have ended. Where a ring is full it takes one more hit. */
+	void close(const std::function<void(uint64_t)> &hit = {});
 
 	const Part part;
 	const uint32_t takes;

@@ -5,69 +5,24 @@
  * whose counters a test makes count when and where it likes.
  */
 #include <bpf/bpf.h>
-#include <fcntl.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <ctime>
-#include <fstream>
 #include <memory>
 
+#include "lib/pmu.h"
 #include "lib/program.h"
 #include "lib/sysctl.h"
 #include "tests/common.h"
 
-/* Where the hits of a counter come from: its files in debugfs. */
-enum Context { NMI, IRQ, TASK };
-
-static constexpr const char *contexts[] = { "nmi", "irq", "task" };
-
-static constexpr char no_pmu[] =
-	"no PMU that hits on demand: insmod module/perf_bpf_pmu.ko, as root";
-
-/* attr.config of the PMU: the registers are those with which the task left user mode. */
-constexpr uint64_t COPY = 1;
-
-/* A disabled counter that overflows at every hit. The kernel makes the hits, in kernel mode. */
-static perf_event_attr hardware(uint64_t config = 0)
-{
-	perf_event_attr attr = software(config, 1);
-
-	if (!(std::ifstream("/sys/bus/event_source/devices/perf_bpf_pmu/type") >> attr.type))
-		unavailable(no_pmu);
-	attr.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_ADDR;
-	attr.wakeup_events = 1;
-	attr.exclude_hv = 1;
-	return attr;
-}
-
-/* All that happens on a CPU counts, in one of the contexts; open once, written to often. */
-class Hits {
-public:
-	explicit Hits(Context context)
-		: file_(open((std::string("/sys/kernel/debug/perf_bpf_pmu/") + contexts[context])
-				     .c_str(),
-			     O_WRONLY | O_CLOEXEC))
-	{
-		if (!file_.valid())
-			unavailable(no_pmu);
-	}
-
-	/* On the CPU of the caller, or another one. */
-	void make(uint64_t hits, int cpu = -1) const
-	{
-		char text[32];
-		int length = cpu < 0 ? snprintf(text, sizeof(text), "%d", int(hits))
-				     : snprintf(text, sizeof(text), "%d %d", int(hits), cpu);
-
-		if (write(file_.get(), text, length) != length)
-			setup_failed("write to a file of perf_bpf_pmu", errno);
-	}
-
-private:
-	Fd file_;
-};
+/*
+ * attr.config of the PMU: the registers are those with which the task left user mode; overflows
+ * are collected, BATCHED of them; the driver takes the callchain before the program runs.
+ */
+constexpr uint64_t COPY = 1, BATCH = 4, CALLCHAIN = 8;
+constexpr uint64_t BATCHED = 4;
 
 /* Two CPUs: that of the test, where it goes, and another. */
 static int other_cpu()
@@ -294,14 +249,23 @@ static const bool added = [] {
 	return true;
 }();
 
+/* The kernel chooses the period, so that @attr overflows @rate times a second. */
+static perf_event_attr with_frequency(perf_event_attr attr, uint64_t rate)
+{
+	attr.freq = 1;
+	attr.sample_freq = rate;
+	return attr;
+}
+
 /* Too many hits at once stop the counter, until the next tick of the kernel's clock. */
-static void check_throttle(const Way &way)
+static void check_throttle(const Way &way, bool frequency)
 {
 	constexpr uint64_t MANY = 100000;
 	constexpr int ENOUGH_TRIES = 5000;
 	Hits hits(way.context);
+	perf_event_attr attr = hardware(way);
 	Filter filter;
-	Event event(hardware(way));
+	Event event(frequency ? with_frequency(attr, 1000) : attr);
 	Ring ring(event);
 	Sysctl rate("kernel/perf_event_max_sample_rate");
 
@@ -320,19 +284,186 @@ static void check_throttle(const Way &way)
 	event.disable();
 	ring.drain();
 	EXPECT_GT(event.count(), counted, "the counter goes on");
-	EXPECT_EQ(filter.runs(), event.count(), "runs of the program, against hits counted");
+	if (!frequency)
+		EXPECT_EQ(filter.runs(), event.count(), "runs, against hits counted");
 	EXPECT_GT(ring.records(PERF_RECORD_THROTTLE), 0, "throttle records");
 	EXPECT_EQ(ring.samples(), 0, "samples");
 }
 
 static const bool added_throttle = [] {
 	for (const Way &way : ways)
-		add_test({ std::string("hardware.") + way.name + ".throttle", "C4",
-			   std::string("overflows in ") + way.says +
-				   " that are too many stop the counter though all are rejected",
-			   [&way] { check_throttle(way); } });
+		for (bool frequency : { false, true })
+			add_test({ std::string("hardware.") + way.name + ".throttle" +
+					   (frequency ? ".frequency" : ""),
+				   "C4",
+				   std::string("overflows in ") + way.says +
+					   (frequency ? " with attr.freq" : "") +
+					   " that are too many stop the counter though all are rejected",
+				   [=, &way] { check_throttle(way, frequency); } });
 	return true;
 }();
+
+/*
+ * All in one interrupt, so that no tick of the clock changes the period: only overflows do. From
+ * a period of 1 it comes to one that is long enough in a few of them, unless the kernel's clock
+ * stands still: where it does not trust the hardware's, that waits for the next tick.
+ */
+static void check_frequency(const Way &way, bool accept)
+{
+	constexpr uint64_t MANY = 10000, FEW = 100;
+	constexpr int ENOUGH_TRIES = 20;
+	Hits hits(way.context);
+	perf_event_attr attr = with_frequency(hardware(way), 100);
+	Sysctl rate("kernel/perf_event_max_sample_rate");
+	uint64_t runs = MANY, period = 0;
+
+	attr.sample_type |= PERF_SAMPLE_PERIOD;
+	if (!rate.set(100000000))
+		unavailable("no way to set kernel.perf_event_max_sample_rate");
+	for (int i = 0; runs >= FEW && i < ENOUGH_TRIES; i++) {
+		Filter filter(Program::LOOKS);
+		Signals signals({ SETSIG });
+		Event event(attr);
+		Ring ring(event);
+
+		event.async(SETSIG, gettid());
+		filter.returns(accept);
+		event.enable(filter);
+		hits.make(MANY);
+		event.disable();
+		ring.drain();
+		runs = filter.runs();
+		period = filter.look().period;
+		EXPECT_EQ(event.count(), MANY, "hits counted");
+		EXPECT_EQ(ring.samples() + ring.lost() > 0, accept, "samples");
+		EXPECT_EQ(Signals::count(SETSIG) > 0, accept, "signals");
+		if (runs < FEW)
+			EXPECT_EQ(ring.samples(), accept ? runs : 0, "samples");
+	}
+	note("%s: %llu runs, the last period is %llu", way.name, (unsigned long long)runs,
+	     (unsigned long long)period);
+	EXPECT_GT(runs, 2, "runs of the program");
+	EXPECT_LT(runs, FEW, "runs of the program");
+	EXPECT_GT(period, 1, "the period that the program sees last");
+}
+
+static void check_frequency(bool accept)
+{
+	for (const Way &way : ways)
+		check_frequency(way, accept);
+}
+
+TEST_OF("hardware.frequency.rejected", "C1",
+	"with attr.freq rejected overflows are silent, and make the period longer",
+	check_frequency(false))
+
+TEST_OF("hardware.frequency.accepted", "C2",
+	"with attr.freq accepted overflows deliver, and make the period longer",
+	check_frequency(true))
+
+/*
+ * Large PEBS: two batches that interrupt, and the rest of a third that the driver writes as the
+ * event is disabled or the task is switched, which must not be earlier. The program is asked about
+ * the last record of each batch that interrupts, and the driver writes the others past it: the
+ * kernel does so, and the reference says so.
+ */
+static void check_batch(bool accept, bool each_interrupts)
+{
+	constexpr uint64_t RECORDS = 2 * BATCHED + BATCHED / 2;
+	const uint64_t asked = each_interrupts ? RECORDS : 2;
+
+	for (uint64_t copy : { uint64_t(0), COPY })
+		for (Context context : { NMI, IRQ, TASK }) {
+			Hits hits(context);
+			perf_event_attr attr = hardware(BATCH | copy);
+			Filter filter;
+			Signals signals({ SETSIG });
+
+			attr.wakeup_events = each_interrupts;
+
+			Event event(attr);
+			Ring ring(event);
+
+			event.async(SETSIG, gettid());
+			filter.returns(accept);
+			event.enable(filter);
+			hits.make(RECORDS);
+			event.disable();
+			ring.drain();
+			EXPECT_EQ(event.count(), RECORDS, "hits counted");
+			EXPECT_EQ(filter.runs(), asked, "runs of the program");
+			EXPECT_EQ(ring.samples(), accept ? RECORDS : RECORDS - asked, "samples");
+			EXPECT_EQ(Signals::count(SETSIG) > 0, accept, "signals");
+		}
+}
+
+TEST_OF("hardware.batch.rejected", "C1",
+	"of records that a driver collects, the last that a program rejects is not written",
+	check_batch(false, false))
+
+TEST_OF("hardware.batch.accepted", "C2",
+	"records that a driver collects are written past a program that accepts",
+	check_batch(true, false))
+
+TEST_OF("hardware.batch.wakeup_events.rejected", "C1",
+	"with attr.wakeup_events of 1 no record is collected, and each can be rejected",
+	check_batch(false, true))
+
+TEST_OF("hardware.batch.wakeup_events.accepted", "C2",
+	"with attr.wakeup_events of 1 no record is collected, and each delivers",
+	check_batch(true, true))
+
+/*
+ * PEBS and IBS: the driver has the callchain before the program runs. With a program it may be
+ * whole, where an event without leaves frames of user mode to a record of their own.
+ */
+static void check_deferred_callchain(bool accept)
+{
+	constexpr size_t NR = 3, FIRST = 4; /* words of such a sample */
+
+	for (Program program : { Program::ON_OVERFLOW, Program::READS_SAMPLE })
+		for (Context context : { NMI, IRQ, TASK }) {
+			Hits hits(context);
+			perf_event_attr attr = hardware(CALLCHAIN);
+			Filter filter(program);
+			uint64_t whole = 0, samples = 0;
+
+			attr.sample_type |= PERF_SAMPLE_CALLCHAIN;
+			attr.exclude_callchain_kernel = 1;
+			defer_callchain(attr);
+
+			Event event(attr);
+			Ring ring(event);
+
+			filter.returns(accept);
+			event.enable(filter);
+			for (uint64_t i = 0; i < HITS; i++)
+				hits.make(1);
+			for (auto &words : ring.take_samples()) {
+				samples++;
+				whole += words[NR] > 1 && words[FIRST] == PERF_CONTEXT_USER;
+			}
+			for (uint64_t i = 0; i < HITS; i++)
+				hits.make(1);
+			event.disable();
+			ring.drain();
+
+			uint64_t deferred = ring.records(RECORD_CALLCHAIN_DEFERRED);
+
+			note("%s: %llu whole callchains, %llu deferred", contexts[context],
+			     (unsigned long long)whole, (unsigned long long)deferred);
+			EXPECT_EQ(samples, accept ? HITS : 0, "samples");
+			EXPECT_EQ(whole + deferred, accept ? HITS : 0, "callchains");
+		}
+}
+
+TEST_OF("hardware.deferred_callchain.rejected", "C1",
+	"a rejected overflow whose driver took the callchain leaves no deferred one",
+	check_deferred_callchain(false))
+
+TEST_OF("hardware.deferred_callchain.accepted", "C2",
+	"an accepted overflow whose driver took the callchain has it",
+	check_deferred_callchain(true))
 
 /* The driver has left the sample as it found the stack, but for what a sample has to have. */
 TEST("hardware.no_address", "C15", "a program sees no stray address of a counter")
@@ -530,6 +661,7 @@ static void check_amid_bpf(uint64_t config)
 	note("round: %llu hits, %llu runs, %llu misses", (unsigned long long)event.count(),
 	     (unsigned long long)filter.runs(), (unsigned long long)*misses);
 	EXPECT_GT(filter.runs(), 0, "the program ran");
+	EXPECT_GT(*misses, 0, "it is not run in the middle of bpf()");
 	EXPECT_EQ(filter.runs() + *misses, event.count(), "runs and misses");
 }
 

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "lib/pmu.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <fstream>
+#include <string>
+
+#include "lib/fail.h"
+
+static constexpr char no_pmu[] =
+	"no PMU that hits on demand: insmod module/perf_bpf_pmu.ko, as root";
+
+static std::string file_of(Context context)
+{
+	return std::string("/sys/kernel/debug/perf_bpf_pmu/") + contexts[context];
+}
+
+uint32_t pmu_type()
+{
+	uint32_t type = 0;
+
+	std::ifstream("/sys/bus/event_source/devices/perf_bpf_pmu/type") >> type;
+	return access(file_of(NMI).c_str(), W_OK) ? 0 : type;
+}
+
+perf_event_attr hardware(uint64_t config)
+{
+	perf_event_attr attr = software(config, 1);
+
+	attr.type = pmu_type();
+	if (!attr.type)
+		unavailable(no_pmu);
+	attr.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_ADDR;
+	attr.wakeup_events = 1;
+	attr.exclude_hv = 1;
+	return attr;
+}
+
+Hits::Hits(Context context)
+	: file_(open(file_of(context).c_str(), O_WRONLY | O_CLOEXEC))
+{
+	if (!file_.valid())
+		unavailable(no_pmu);
+}
+
+void Hits::make(uint64_t hits, int cpu) const
+{
+	char text[32];
+	int length = cpu < 0 ? snprintf(text, sizeof(text), "%d", int(hits))
+			     : snprintf(text, sizeof(text), "%d %d", int(hits), cpu);
+
+	if (write(file_.get(), text, length) != length)
+		setup_failed("write to a file of perf_bpf_pmu", errno);
+}

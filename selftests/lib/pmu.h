@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* The PMU for guests, module/perf_bpf_pmu.c: its events count where and when one likes. */
+#pragma once
+
+#include <cstdint>
+
+#include "lib/event.h"
+#include "lib/fd.h"
+
+/* Where the hits of its counters come from: its files in debugfs. */
+enum Context { NMI, IRQ, TASK };
+
+inline constexpr const char *contexts[] = { "nmi", "irq", "task" };
+
+/* Its attr.type, or 0 where there is none, or nobody may make it hit. */
+uint32_t pmu_type();
+
+/*
+ * A disabled counter that overflows at every hit, with its attr.config. The kernel makes the hits,
+ * in kernel mode. unavailable() without the PMU, as all that follows.
+ */
+perf_event_attr hardware(uint64_t config = 0);
+
+/* All that happens on a CPU counts, in one of the contexts; open once, written to often. */
+class Hits {
+public:
+	explicit Hits(Context context);
+
+	/* On the CPU of the caller, or another one. */
+	void make(uint64_t hits, int cpu = -1) const;
+
+private:
+	Fd file_;
+};
