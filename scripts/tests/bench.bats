@@ -148,7 +148,7 @@ assert b['6.1']['patched']['stops']['program.async']['p50'] == 620 and b['here']
 	built
 	export FAKE_GUEST="$FAKE_GUEST"'; cat "$(dirname "$output")/command" >"'"$T"'/commands"'
 	run "$SCRIPTS/bench" 6.1
-	[[ $(cat "$T/commands") == *"perf_bpf_bench --json --rounds 1 ways stops scaling" ]]
+	[[ $(cat "$T/commands") == *"perf_bpf_bench --json --rounds 1 ways overflows stops scaling" ]]
 	rm "$T/ran-here"
 	run "$SCRIPTS/bench" --check 6.1
 	[[ $(cat "$T/commands") == *"perf_bpf_bench --json ways" ]]
