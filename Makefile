@@ -50,6 +50,7 @@ verify:
 matrix:
 	@code=0; for base in $(BASES); do \
 		scripts/verify $$base || code=1; scripts/kabi $$base || code=1; done; \
+		scripts/livepatch/verify || code=1; \
 		scripts/matrix && exit $$code
 
 check:

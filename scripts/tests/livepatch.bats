@@ -318,3 +318,32 @@ saw() {
 	run "$SCRIPTS/livepatch/report" "$T/out" 6.1.0-56-amd64 --some
 	[[ $status -eq 1 && $output == *"WRONG  loaded: 1 tests planned, 0 results"* ]]
 }
+
+@test "livepatch: matrix has a column for what verify-live saw, behind the bases" {
+	mkdir -p "$BUILD/linux-6.1.9-1/selftests"
+	cat >"$BUILD/linux-6.1.9-1/selftests/perf_bpf_filter" <<-'END'
+	#!/bin/sh
+	[ "$1" = --rules ] && echo '{"rules": [{"id": "C1", "what": "first"}], "tests": [
+		{"name": "a", "rule": "C1", "says": "a", "file": "tests/a.cc"}]}'
+	END
+	chmod +x "$BUILD/linux-6.1.9-1/selftests/perf_bpf_filter"
+	result() {
+		cat >"$BUILD/results-$1.json" <<-END
+			{"of": "$2", "deadly": [],
+			 "stock": {"logs": "$BUILD/linux-6.1.9-1/x", "kernel": "$3", "tests": {"a": "fail"}, "reasons": {}},
+			 "patched": {"logs": "$BUILD/linux-6.1.9-1/x", "tests": {"a": "pass"}, "reasons": {}}}
+		END
+	}
+	result 6.1 "$(. "$SCRIPTS/lib.sh"; lab subject 6.1)" 6.1.9
+	result 6.1.0-56-amd64 "$(cd "$SCRIPTS" && python3 -Bc 'from lab import base; print(base.live_subject("6.1"))')" 6.1.0-56-amd64
+	run "$SCRIPTS/matrix"
+	[ "$status" -eq 0 ]
+	[[ ${lines[0]} =~ ^\ +6.1\ +6.1.0-56-amd64$ ]]
+	[[ ${lines[1]} =~ ^\ +stock\ +series\ +stock\ +live$ ]]
+	[[ ${lines[2]} =~ ^C1\ +0/1\ +1/1\ +0/1\ +1/1$ ]]
+	[ "${#lines[@]}" -eq 4 ]
+	result 6.1.0-56-amd64 other 6.1.0-56-amd64
+	run "$SCRIPTS/matrix" 6.1.0-56-amd64
+	[ "$status" -eq 1 ]
+	[[ $output == *"make verify-live KERNEL=6.1.0-56-amd64 measures it again"* ]]
+}
