@@ -39,6 +39,7 @@ help:
 	@echo '  BASE=6.1           the kernel that the series is for (the default), or one of $(BASES)'
 	@echo '  VERSION=6.1.190-1  another point release than the newest'
 	@echo '  KERNEL=NAME        as uname -r has it, for livepatch; KEY= and CERT= sign the module'
+	@echo '  IMAGE=/path        another kernel than that of the series, for fuzz'
 	@echo '  KSRC=/path         your own tree instead (verify works on a copy)'
 	@echo '  ACCEL=tcg          or kvm, auto: what QEMU runs on (auto: KVM if a guest boots on it)'
 	@echo '  make fetch prints where the source of the kernel is; make clean removes build/'
@@ -49,6 +50,7 @@ verify:
 matrix:
 	@code=0; for base in $(BASES); do \
 		scripts/verify $$base || code=1; scripts/kabi $$base || code=1; done; \
+		scripts/livepatch/verify || code=1; \
 		scripts/matrix && exit $$code
 
 check:

@@ -109,6 +109,11 @@ class Base(Series):
                        TOP / "Kconfig.fragment", *sources])
 
 
+def live_subject(name):
+    """What a verdict about the live patch for a base is about."""
+    return digest(sorted((TOP / "patches/livepatch").glob(f"linux-{name}.*")))[:8] + find(name).subject()[:8]
+
+
 def read_fails(path, preempt="full"):
     """The tests that must fail on the stock kernel, those of the theme "oops" among them, of which
     it dies. A line that ends in "# preempt=X" is for X alone; None takes them all."""

@@ -10,9 +10,28 @@ from lab import ktap, printable
 from lab.base import deadly
 
 
+def read_run(text):
+    """What perf_bpf_probe --json and the suite printed, as a dictionary; "error" is None if it can be
+    trusted."""
+    run = {"error": None, "tests": {}, "effects": {}, "reasons": {}}
+    probe, _, tests = text.partition("TAP version ")
+    try:
+        run["effects"] = {printable(str(e["id"])): {
+            **e, "title": printable(str(e["title"])), "result": printable(str(e["result"]))}
+            for e in json.loads(probe)["effects"]}
+    except (ValueError, KeyError, TypeError, RecursionError):
+        run["error"] = "perf_bpf_probe gave no result"
+    try:
+        run["tests"] = ktap.parse(("TAP version " if tests else "") + tests)
+    except ktap.Bad as error:
+        run["error"] = str(error)
+    run["reasons"] = ktap.reasons(tests)
+    return run
+
+
 def read_guest(folder):
-    """What a boot left in its folder, as a dictionary; "error" is None if it can be trusted."""
-    guest = {"logs": str(folder), "error": None, "tests": {}, "effects": {}, "reasons": {}}
+    """What a boot left in its folder, as read_run()."""
+    guest = {"logs": str(folder)}
     try:
         guest.update({"exit": None, **json.loads((folder / "boot.json").read_text())})
         guest["outcome"] = str(guest["outcome"])
@@ -20,19 +39,7 @@ def read_guest(folder):
         text = (folder / "output.log").read_bytes().decode(errors="replace").replace("\r\n", "\n")
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise SystemExit(f"report: {folder}: {error}; scripts/boot writes what is missing")
-    text = text.replace("guest-init: up\n", "", 1)
-    probe, _, tests = text.partition("TAP version ")
-    try:
-        guest["effects"] = {printable(str(e["id"])): {
-            **e, "title": printable(str(e["title"])), "result": printable(str(e["result"]))}
-            for e in json.loads(probe)["effects"]}
-    except (ValueError, KeyError, TypeError, RecursionError):
-        guest["error"] = "perf_bpf_probe gave no result"
-    try:
-        guest["tests"] = ktap.parse(("TAP version " if tests else "") + tests)
-    except ktap.Bad as error:
-        guest["error"] = str(error)
-    guest["reasons"] = ktap.reasons(tests)
+    guest.update(read_run(text.replace("guest-init: up\n", "", 1)))
     if guest["outcome"] not in ("passed", "failed"):
         guest["error"] = guest["outcome"] + (f": {guest['splats'][0]['line']}"
                                              if guest.get("splats") else "")

@@ -74,10 +74,9 @@ Object::Object(const std::string &path)
 	}
 }
 
-void Object::write(const std::string &path, bool sealed) const
+void Object::write(const std::string &path) const
 {
 	constexpr uint64_t SHF_RELA_LIVEPATCH = 0x00100000;
-	constexpr uint16_t SHN_LIVEPATCH = 0xff20;
 	Elf_file file(path, O_RDWR | O_CREAT | O_TRUNC, ELF_C_WRITE);
 	Elf64_Ehdr *header = elf64_newehdr(file.elf);
 	std::string section_names(1, '\0'), names(1, '\0');
@@ -113,10 +112,9 @@ void Object::write(const std::string &path, bool sealed) const
 	for (size_t i : order) {
 		const Symbol &s = symbols[i];
 		position[i] = table.size();
-		bool klp = sealed && s.section == SHN_UNDEF && s.name.starts_with(".klp.sym.");
 		table.push_back({ (Elf64_Word)(s.name.empty() ? 0 : names.size()),
 				  (unsigned char)ELF64_ST_INFO(s.bind, s.type), s.other,
-				  klp ? SHN_LIVEPATCH : s.section, s.value, s.size });
+				  s.section, s.value, s.size });
 		if (!s.name.empty())
 			names += s.name + '\0';
 	}
@@ -134,14 +132,13 @@ void Object::write(const std::string &path, bool sealed) const
 	elf64_getshdr(symtab)->sh_link = elf_ndxscn(strtab);
 	elf64_getshdr(symtab)->sh_info = 1 + (global - order.begin() - 1);
 
-	for (size_t i = 1; i < sections.size(); i++) {
-		// The kernel resolves those of a live patch, which have a section of their own.
-		for (bool klp : { false, true }) {
+	// The kernel goes by the order of the sections: what it resolves for a live patch comes first.
+	for (bool klp : { true, false }) {
+		for (size_t i = 1; i < sections.size(); i++) {
 			auto &rela =
 				*tables.emplace_back(std::make_unique<std::vector<Elf64_Rela>>());
-			for (const Relocation &r : sections[i].relocations)
-				if (table[position[r.symbol]].st_shndx == SHN_LIVEPATCH ? klp
-											: !klp)
+			if ((sections[i].name == LIVEPATCH_SYMBOLS) == klp)
+				for (const Relocation &r : sections[i].relocations)
 					rela.push_back({ r.offset,
 							 ELF64_R_INFO(position[r.symbol], r.type),
 							 r.addend });

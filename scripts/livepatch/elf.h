@@ -26,6 +26,10 @@
 	exit(1);
 }
 
+constexpr uint16_t SHN_LIVEPATCH = 0xff20; // of a symbol that the kernel resolves, not the linker
+// A section whose relocations are for livepatch, see seal.cc.
+constexpr char LIVEPATCH_SYMBOLS[] = ".livepatch.symbols";
+
 struct Relocation {
 	uint64_t offset;
 	uint32_t type;
@@ -99,8 +103,7 @@ struct Object {
 
 	Object() = default;
 	explicit Object(const std::string &path);
-	// @sealed: what is named .klp.sym.* is the kernel's to resolve, not the linker's.
-	void write(const std::string &path, bool sealed = false) const;
+	void write(const std::string &path) const;
 
 	size_t add(Section section)
 	{

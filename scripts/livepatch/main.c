@@ -67,6 +67,46 @@ static int __init hole_is_zero(void)
 	return ret;
 }
 
+/*
+ * What replaces a function that is replaced already hides the other: each has it as it makes it out of
+ * the kernel's own. These two are not exported.
+ */
+extern struct list_head klp_patches asm("\".klp.sym.vmlinux.klp_patches,1\"");
+extern struct mutex klp_mutex asm("\".klp.sym.vmlinux.klp_mutex,1\"");
+
+static bool __init is_replaced(const struct klp_func *ours)
+{
+	struct klp_object *object;
+	struct klp_patch *other;
+	struct klp_func *func;
+
+	list_for_each_entry(other, &klp_patches, list)
+		klp_for_each_object(other, object) {
+			if (object->name)
+				continue;
+			klp_for_each_func(object, func)
+				if (!strcmp(func->old_name, ours->old_name)) {
+					pr_err("%s: %s is live-patched already, by %s\n", THIS_MODULE->name,
+					       ours->old_name, other->mod->name);
+					return true;
+				}
+		}
+	return false;
+}
+
+static int __init nothing_is_replaced(void)
+{
+	const struct klp_func *func;
+	int ret = 0;
+
+	mutex_lock(&klp_mutex);
+	for (func = funcs; func->old_name && !ret; func++)
+		if (is_replaced(func))
+			ret = -EBUSY;
+	mutex_unlock(&klp_mutex);
+	return ret;
+}
+
 static int __init livepatch_init(void)
 {
 	if (strcmp(init_utsname()->version, BUILD)) {
@@ -75,7 +115,7 @@ static int __init livepatch_init(void)
 		return -ENOEXEC;
 	}
 
-	return hole_is_zero() ?: klp_enable_patch(&patch);
+	return hole_is_zero() ?: nothing_is_replaced() ?: klp_enable_patch(&patch);
 }
 
 static void __exit livepatch_exit(void)

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-// seal MODULE.ko: turns what the module wants from the kernel by name and position, undefined symbols
-// ".klp.sym.vmlinux.NAME,POSITION", into livepatch relocations, which the kernel resolves as it loads
-// the module (Documentation/livepatch/module-elf-format.rst). Whatever signs the module comes after.
+// seal MODULE.ko: lets the kernel resolve what the module wants from it by name and position, undefined
+// symbols ".klp.sym.vmlinux.NAME,POSITION", as it loads the module
+// (Documentation/livepatch/module-elf-format.rst). Whatever signs the module comes after.
+//
+// The kernel looks a symbol up for each livepatch relocation anew, among all that it has. So each symbol
+// has one, in a table that comes first and that nobody reads. The others are of the ordinary kind, for
+// which the symbol has a value by then.
 #include "elf.h"
 
 int main(int count, char **arguments)
@@ -9,7 +13,19 @@ int main(int count, char **arguments)
 	if (count != 2)
 		die("usage: seal MODULE.ko");
 	std::string path = arguments[1], part = path + ".part";
-	Object(path).write(part, true);
+	Object module(path);
+	Section table{ LIVEPATCH_SYMBOLS, SHT_PROGBITS, SHF_ALLOC, 8, 0, {}, {} };
+	for (size_t i = 1; i < module.symbols.size(); i++) {
+		Symbol &symbol = module.symbols[i];
+		if (symbol.section != SHN_UNDEF || !symbol.name.starts_with(".klp.sym."))
+			continue;
+		symbol.section = SHN_LIVEPATCH;
+		table.relocations.push_back({ table.bytes.size(), R_X86_64_64, i, 0 });
+		table.bytes.resize(table.bytes.size() + 8);
+	}
+	if (!table.bytes.empty())
+		module.add(std::move(table));
+	module.write(part);
 	if (rename(part.c_str(), path.c_str()))
 		die("%s: %s", path.c_str(), strerror(errno));
 }

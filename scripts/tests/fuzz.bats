@@ -38,7 +38,7 @@ fuzzes() {
 
 @test "fuzz: nothing is built, or there is no such kernel" {
 	built
-	KERNEL=$T/none fuzzes 6.1 10
+	IMAGE=$T/none fuzzes 6.1 10
 	one_line "fuzz: no such kernel image: $T/none; *"
 	rm "$BUILD/linux-6.1.9-1/patched/obj/arch/x86/boot/bzImage"
 	fuzzes 6.1 10

@@ -208,12 +208,18 @@ relocations() {
 	[ -z "$(nm "$T/out/core.o" | grep ' [bd] count')" ]
 }
 
-@test "livepatch: seal makes livepatch relocations of what has a position" {
+@test "livepatch: seal makes one livepatch relocation of each symbol that has a position, ahead of all others" {
 	kernel
 	cut -DINLINED=+1
+	sed -i 's/twice\[i & 3\]/twice[i \& 3] + twice[1]/' "$T/source/core.c"
+	cut -DINLINED=+1
+	[ "$(relocations core.o | grep -c 'klp.sym.vmlinux.twice,1')" -ge 2 ]
 	"$TOOLS/seal" "$T/out/core.o"
-	readelf -SW "$T/out/core.o" | grep -q '\.klp\.rela\.vmlinux\.\.text\.user_one'
-	[ "$(readelf -sW "$T/out/core.o" | grep -c 'OS \[0xff20\]')" -ge 2 ]
+	readelf -rW "$T/out/core.o" | awk '/^Relocation section/ { section = $3 } / R_X86_64_64 .*klp.sym/ { print section, $5 }' >"$T/klp"
+	[ "$(awk '{ print $1 }' "$T/klp" | uniq)" = "'.klp.rela.vmlinux..livepatch.symbols'" ]
+	[ "$(sort -u "$T/klp" | wc -l)" -eq "$(wc -l <"$T/klp")" ]
+	[ "$(readelf -sW "$T/out/core.o" | grep -c 'OS \[0xff20\]')" -eq "$(wc -l <"$T/klp")" ]
+	[[ $(readelf -SW "$T/out/core.o" | grep -m 1 ' RELA ') == *".klp.rela.vmlinux..livepatch.symbols"* ]]
 	readelf -rW "$T/out/core.o" | grep -q '__fentry__'
 }
 
@@ -230,4 +236,114 @@ relocations() {
 	run "$TOOLS/symbols" "$T/plan"
 	[ "$status" -eq 1 ]
 	[ "${#lines[@]}" -eq 1 ]
+}
+
+@test "livepatch: a key signs what was sealed" {
+	headers=$(compgen -G '/lib/modules/*/build/scripts/sign-file' | head -n 1)
+	[ -n "$headers" ] || skip "no kernel headers are installed: linux-headers-amd64"
+	headers=${headers%/scripts/sign-file}
+	kernel
+	cut -DINLINED=+1
+	printf 'license=GPL\0' >"$T/modinfo"
+	objcopy --add-section .modinfo="$T/modinfo" "$T/out/core.o" "$T/live.ko"
+	"$TOOLS/seal" "$T/live.ko"
+	openssl req -new -x509 -newkey rsa:2048 -nodes -days 1 -subj "/CN=me for tests/" \
+		-keyout "$T/key" -out "$T/cert" 2>/dev/null
+	KEY=$T/key CERT=$T/cert "$SCRIPTS/livepatch/sign" "$headers" "$T/live.ko"
+	[ "$(/sbin/modinfo -F signer "$T/live.ko")" = "me for tests" ]
+	readelf -SW "$T/live.ko" | grep -q '\.klp\.rela\.vmlinux\.'
+	# Whatever comes after takes the signature off.
+	"$TOOLS/seal" "$T/live.ko"
+	[ -z "$(/sbin/modinfo -F signer "$T/live.ko")" ]
+
+	KEY=$T/key CERT='' run "$SCRIPTS/livepatch/sign" "$headers" "$T/live.ko"
+	one_line "sign: KEY= and CERT= must both name a file: *"
+	KEY=$T/cert CERT=$T/cert run "$SCRIPTS/livepatch/sign" "$headers" "$T/live.ko"
+	one_line "sign: cannot sign with $T/cert and $T/cert"
+}
+
+@test "livepatch: build refuses in one line" {
+	run "$SCRIPTS/livepatch/build" 5.10.0-30-amd64
+	one_line "build: there is no live patch for Linux 5.10 (there is for: 6.1)"
+	run "$SCRIPTS/livepatch/build" vmlinuz
+	one_line "build: not the name of a kernel, as uname -r has it: vmlinuz"
+	KEY=$T/none run "$SCRIPTS/livepatch/build" 6.1.0-56-amd64
+	one_line "build: KEY= and CERT= must both name a file: *"
+}
+
+# saw PART RESULT...: what probe and suite say of the tests a.one, a.two, ... in that part
+saw() {
+	local part=$1 number=0 pass=0 fail=0 effect=delivered
+	shift
+	[ "$part" != loaded ] || effect=suppressed
+	printf '== %s\n{"effects": [{"id": "sigio", "title": "SIGIO", "result": "%s"}]}\nTAP version 13\n1..%d\n' "$part" "$effect" $#
+	for result; do
+		number=$((number + 1))
+		[ "$result" = ok ] && pass=$((pass + 1)) || fail=$((fail + 1))
+		echo "$result $number races.test$number"
+	done
+	printf '# Totals: pass:%d fail:%d xfail:0 xpass:0 skip:0 error:0\n' $pass $fail
+}
+
+@test "livepatch: report wants what the lists say, before, with and after" {
+	# The lists of this repository, of which no test is run here.
+	mkdir "$T/out"
+	{ saw before ok; saw loaded ok; saw after ok; echo "== end"; } >"$T/out/output.log"
+	run "$SCRIPTS/livepatch/report" "$T/out" 6.1.0-56-amd64 --some
+	[ "$status" -eq 0 ]
+	[[ $output == *"SIGIO "*"delivered  suppressed  delivered"*"verdict: as it must be" ]]
+	run "$SCRIPTS/livepatch/report" "$T/out" 6.1.0-56-amd64
+	[ "$status" -eq 1 ]
+	[[ $output == *"WRONG  loaded: "*": is listed to fail, and there is no such test"* ]]
+
+	{ saw before ok ok; saw loaded ok 'not ok'; saw after ok ok; echo "== end"; } >"$T/out/output.log"
+	run "$SCRIPTS/livepatch/report" "$T/out" 6.1.0-56-amd64 --some --tap
+	[ "$status" -eq 1 ]
+	[ "$(grep -c '^not ok' <<<"$output")" -eq 1 ]
+	[[ $output == *"not ok 4 live patch: loaded: races.test2: fails, but is not listed to"* ]]
+
+	# As if nothing had been loaded, or not all had been taken off.
+	{ saw before ok; saw before ok | sed 's/before/loaded/'; saw after ok; echo "== end"; } >"$T/out/output.log"
+	run "$SCRIPTS/livepatch/report" "$T/out" 6.1.0-56-amd64 --some
+	[[ $status -eq 1 && $output == *"WRONG  loaded: sigio is delivered, says the probe"* ]]
+	{ saw before ok; saw loaded ok; saw loaded ok | sed 's/loaded/after/'; echo "== end"; } >"$T/out/output.log"
+	run "$SCRIPTS/livepatch/report" "$T/out" 6.1.0-56-amd64 --some
+	[[ $status -eq 1 && $output == *"WRONG  after: the probe says other than before"* ]]
+
+	# The guest was lost, or a part of what it said.
+	{ saw before ok; saw loaded ok; } >"$T/out/output.log"
+	run "$SCRIPTS/livepatch/report" "$T/out" 6.1.0-56-amd64 --some
+	one_line "report: the guest did not come to its end; see $T/out"
+	{ saw before ok; saw loaded ok | head -n 4; saw after ok; echo "== end"; } >"$T/out/output.log"
+	run "$SCRIPTS/livepatch/report" "$T/out" 6.1.0-56-amd64 --some
+	[[ $status -eq 1 && $output == *"WRONG  loaded: 1 tests planned, 0 results"* ]]
+}
+
+@test "livepatch: matrix has a column for what verify-live saw, behind the bases" {
+	mkdir -p "$BUILD/linux-6.1.9-1/selftests"
+	cat >"$BUILD/linux-6.1.9-1/selftests/perf_bpf_filter" <<-'END'
+	#!/bin/sh
+	[ "$1" = --rules ] && echo '{"rules": [{"id": "C1", "what": "first"}], "tests": [
+		{"name": "a", "rule": "C1", "says": "a", "file": "tests/a.cc"}]}'
+	END
+	chmod +x "$BUILD/linux-6.1.9-1/selftests/perf_bpf_filter"
+	result() {
+		cat >"$BUILD/results-$1.json" <<-END
+			{"of": "$2", "deadly": [],
+			 "stock": {"logs": "$BUILD/linux-6.1.9-1/x", "kernel": "$3", "tests": {"a": "fail"}, "reasons": {}},
+			 "patched": {"logs": "$BUILD/linux-6.1.9-1/x", "tests": {"a": "pass"}, "reasons": {}}}
+		END
+	}
+	result 6.1 "$(. "$SCRIPTS/lib.sh"; lab subject 6.1)" 6.1.9
+	result 6.1.0-56-amd64 "$(cd "$SCRIPTS" && python3 -Bc 'from lab import base; print(base.live_subject("6.1"))')" 6.1.0-56-amd64
+	run "$SCRIPTS/matrix"
+	[ "$status" -eq 0 ]
+	[[ ${lines[0]} =~ ^\ +6.1\ +6.1.0-56-amd64$ ]]
+	[[ ${lines[1]} =~ ^\ +stock\ +series\ +stock\ +live$ ]]
+	[[ ${lines[2]} =~ ^C1\ +0/1\ +1/1\ +0/1\ +1/1$ ]]
+	[ "${#lines[@]}" -eq 4 ]
+	result 6.1.0-56-amd64 other 6.1.0-56-amd64
+	run "$SCRIPTS/matrix" 6.1.0-56-amd64
+	[ "$status" -eq 1 ]
+	[[ $output == *"make verify-live KERNEL=6.1.0-56-amd64 measures it again"* ]]
 }
