@@ -18,6 +18,11 @@ def names():
                   key=order)
 
 
+def measured():
+    """Those of which a kernel was booted, and stock-fails says what came of it."""
+    return [name for name in names() if Base(name).stock_fails(None)]
+
+
 def find(name=None):
     name = name or "6.1"
     if name not in names():

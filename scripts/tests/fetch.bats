@@ -296,3 +296,130 @@ echo "E: Failed to fetch http://mirror/linux-source.deb  Hash Sum mismatch"; exi
 	umount "$BUILD"
 	one_line "fetch: cannot write to $BUILD"
 }
+
+# A mirror of kernel.org's layout with Linux 6.6.2 and 6.6.10, and what is alike but no release of 6.6.
+# It is $mirror, a folder; serve lets a server of its own have it as $KERNEL_MIRROR.
+mirror_of_kernel_org() {
+	local version
+	mirror=$T/mirror
+	mkdir -p "$mirror/v6.x"
+	for version in 6.6.2 6.6.10; do
+		fake_tree "$T/linux-$version" $version
+		tar -C "$T" -cJf "$mirror/v6.x/linux-$version.tar.xz" linux-$version
+	done
+	touch "$mirror/v6.x/"{linux-6.60.1.tar.xz,linux-6.6.99.tar.gz,linux-6.6.98.tar.sign,patch-6.6.97.xz}
+	(cd "$mirror/v6.x" && sha256sum linux-*.tar.xz) >"$T/sums"
+	{ echo "-----BEGIN PGP SIGNED MESSAGE-----"; cat "$T/sums"; echo "-----BEGIN PGP SIGNATURE-----"; } \
+		>"$mirror/v6.x/sha256sums.asc"
+	export KERNEL_MIRROR=file://$mirror
+}
+
+# serve [PROGRAM]: on a port that is free; PROGRAM is python that changes http.server.
+serve() {
+	python3 -u -c 'import http.server, os, sys
+os.chdir(sys.argv[1])
+Handler = http.server.SimpleHTTPRequestHandler
+exec(sys.argv[2])
+server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+print(server.server_port)
+server.serve_forever()' "$mirror" "${1:-}" >"$T/port" 2>"$T/served" 3>&- &
+	server=$!
+	for _ in $(seq 100); do [ -s "$T/port" ] && break; sleep 0.1; done
+	KERNEL_MIRROR=http://127.0.0.1:$(cat "$T/port")/
+	export KERNEL_MIRROR
+}
+
+@test "fetch: of kernel.org the newest of a line, by its number, once" {
+	mirror_of_kernel_org
+	serve
+	run "$SCRIPTS/fetch" 6.6
+	[ "$status" -eq 0 ]
+	[ "${lines[-1]}" = "$BUILD/linux-6.6.10/stock" ]
+	[ -f "$BUILD/linux-6.6.10/stock/kernel/core.c" ]
+	run "$SCRIPTS/fetch" 6.6 6.6.2
+	[ "${lines[-1]}" = "$BUILD/linux-6.6.2/stock" ]
+	run "$SCRIPTS/fetch" --list 6.6
+	[ "$output" = 6.6.10 ]
+	kill $server
+	# What is there needs no mirror, one that is down or none.
+	run "$SCRIPTS/fetch" 6.6 6.6.10
+	[ "$output" = "$BUILD/linux-6.6.10/stock" ]
+	unset KERNEL_MIRROR
+	run "$SCRIPTS/fetch" 6.6
+	[ "$output" = "$BUILD/linux-6.6.10/stock" ]
+	[ "$(grep -c "GET /v6.x/linux-" "$T/served")" -eq 2 ]
+}
+
+@test "fetch: of kernel.org from a folder, and only the download" {
+	mirror_of_kernel_org
+	run "$SCRIPTS/fetch" --deb 6.6 6.6.2
+	[ "$status" -eq 0 ]
+	[ "${lines[-1]}" = "$BUILD/cache/linux-6.6.2.tar.xz" ]
+	cmp "$mirror/v6.x/linux-6.6.2.tar.xz" "${lines[-1]}"
+	[ ! -e "$BUILD/linux-6.6.2" ]
+	run "$SCRIPTS/fetch" 6.6
+	[ "${lines[-1]}" = "$BUILD/linux-6.6.10/stock" ]
+}
+
+@test "fetch: of kernel.org without a mirror, or of one that is down, that has no such line or version" {
+	unset KERNEL_MIRROR
+	run "$SCRIPTS/fetch" 6.6
+	one_line "fetch: set KERNEL_MIRROR=https://*, to fetch Linux 6.6; or bring a tree with KSRC="
+	run "$SCRIPTS/fetch" 6.6 6.6.2
+	one_line "fetch: set KERNEL_MIRROR=https://*"
+	mirror_of_kernel_org
+	serve
+	run "$SCRIPTS/fetch" 6.6 6.6.3
+	[ "$status" -eq 1 ]
+	[ "${lines[-1]}" = "fetch: no linux-6.6.3.tar.xz in ${KERNEL_MIRROR}v6.x; the newest is 6.6.10" ]
+	run "$SCRIPTS/fetch" 6.18
+	one_line "fetch: set KERNEL_MIRROR=*, to fetch Linux 6.18; *"
+	run "$SCRIPTS/fetch" 5.15
+	one_line "fetch: cannot read ${KERNEL_MIRROR}v5.x: *404"
+	kill $server
+	run "$SCRIPTS/fetch" 6.6
+	one_line "fetch: cannot read ${KERNEL_MIRROR}v6.x: *"
+	run "$SCRIPTS/fetch" 6.6 6.6.2
+	[ "$status" -eq 1 ]
+	[[ ${lines[-1]} == "fetch: cannot read ${KERNEL_MIRROR}v6.x/sha256sums.asc: "* ]]
+	export KERNEL_MIRROR=file://$T/nothing
+	run "$SCRIPTS/fetch" 6.6
+	one_line "fetch: cannot read file://$T/nothing/v6.x: *"
+	[ -z "$(find "$BUILD" -type f)" ]
+}
+
+@test "fetch: of kernel.org what has a wrong sum is refused, and goes" {
+	mirror_of_kernel_org
+	cp "$mirror/v6.x/linux-6.6.2.tar.xz" "$mirror/v6.x/linux-6.6.10.tar.xz"
+	for server in file http; do
+		[ $server = file ] || serve
+		run "$SCRIPTS/fetch" 6.6
+		[ "$status" -eq 1 ]
+		[ "${lines[-1]}" = "fetch: ${KERNEL_MIRROR%/}/v6.x/linux-6.6.10.tar.xz is not what its sha256sums.asc says" ]
+		[ -z "$(find "$BUILD" -type f)" ] && [ ! -e "$BUILD/linux-6.6.10/stock" ]
+	done
+	kill "$server"
+}
+
+@test "fetch: of kernel.org a download that is cut leaves nothing, and the next run recovers" {
+	mirror_of_kernel_org
+	serve '
+def cut(self, source, output):
+    output.write(source.read(300)) if self.path.endswith(".xz") else output.write(source.read())
+Handler.copyfile = cut'
+	run "$SCRIPTS/fetch" 6.6
+	[ "$status" -eq 1 ]
+	[[ ${lines[-1]} == "fetch: cannot download ${KERNEL_MIRROR}v6.x/linux-6.6.10.tar.xz: curl: (18) "* ]]
+	[ -z "$(find "$BUILD" -type f)" ] && [ ! -e "$BUILD/linux-6.6.10/stock" ]
+	kill $server
+	serve
+	run "$SCRIPTS/fetch" 6.6
+	[ "$status" -eq 0 ]
+	[ -f "$BUILD/linux-6.6.10/stock/kernel/core.c" ]
+	kill $server
+}
+
+@test "fetch: a kernel that others keep is brought by KSRC" {
+	run "$SCRIPTS/fetch" 6.8
+	one_line "fetch: Linux 6.8 is Ubuntu's; bring its tree with KSRC="
+}
