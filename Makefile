@@ -37,7 +37,7 @@ help:
 	@echo 'measure it'
 	@echo '  make bench         what a hit costs, against every other way to stop at it, of what is built'
 	@echo
-	@echo '  BASE=6.1           the kernel that the series is for (the default), or one of $(BASES)'
+	@echo '  BASE=6.1           the kernel that the series is for: $(BASES)'
 	@echo '  VERSION=6.1.190-1  another point release than the newest'
 	@echo '  KERNEL=NAME        as uname -r has it, for livepatch; KEY= and CERT= sign the module'
 	@echo '  IMAGE=/path        another kernel than that of the series, for fuzz'

@@ -114,7 +114,14 @@ outcome_is() {
 	from lab import splat
 	for entry in splat.read_allowed():
 	    running = f"perf_bpf_filter: test {entry.tests.replace('*', 'some')}\n"
-	    assert entry.reason and not splat.splats(running + entry.line), entry
+	    for base in entry.bases:
+	        kernel = f"Linux version {base}.9 (gcc)\n"
+	        assert not splat.splats(kernel + running + entry.line), entry
+	        assert entry.tests == "*" or splat.splats(kernel + "perf_bpf_filter: test other\n" + entry.line), entry
+	    if entry.bases:
+	        assert splat.splats("Linux version 1.0.9 (gcc)\n" + running + entry.line), entry
+	        entry = entry._replace(bases=[])
+	    assert entry.reason and not splat.splats(running + entry.line, [entry]), entry
 	    assert entry.tests == "*" or splat.splats("perf_bpf_filter: test other\n" + entry.line), entry
 	    assert splat.splats(running + entry.line, []), f"nothing needs {entry}"
 	    only = [entry._replace(bases=["6.1"])]
