@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """Kconfig.fragment, and the files of configs/ that add to it. In the comments of such a file:
 
-  # Console: TEXT      what a kernel prints at boot that really has it; what "make debug" builds has this
+  # Console: TEXT      what a kernel prints at boot that really has it
+  # Runs: TEST         or a test that is not skipped on it; what "make debug" builds has one of the two
   # Bases: X.Y...      which it is for, if not for all
   # Boot: OPTION...    of scripts/boot, for such a kernel
   # Packages: NAME...  what its build takes that is not installed for every verb
@@ -18,8 +19,8 @@ class Config:
     def __init__(self, name):
         self.name = name
         self.text = (SCRIPTS / "configs" / name).read_text()
-        said = dict(re.findall(r"^# (Console|Bases|Boot|Packages|Apart): (.*)", self.text, re.M))
-        self.console = said.get("Console")
+        said = dict(re.findall(r"^# (Console|Runs|Bases|Boot|Packages|Apart): (.*)", self.text, re.M))
+        self.console, self.runs = said.get("Console"), said.get("Runs")
         self.bases = said.get("Bases", "").split()
         self.packages = said.get("Packages", "").split()
         self.apart = said.get("Apart")
@@ -35,7 +36,7 @@ def names():
 
 def debug():
     """Those that look for what no test sees."""
-    return [config for config in map(Config, names()) if config.console]
+    return [config for config in map(Config, names()) if config.console or config.runs]
 
 
 def symbols(text):

@@ -73,9 +73,12 @@ static void set_flags(perf_event_attr &attr, uint64_t flags)
 
 static constexpr uint64_t DEFER = 3ull << 38; /* defer_callchain, defer_output */
 
-void defer_callchain(perf_event_attr &attr)
+perf_event_attr with_deferred_callchain(perf_event_attr attr)
 {
 	set_flags(attr, flags_of(attr) | DEFER);
+	attr.sample_type |= PERF_SAMPLE_CALLCHAIN;
+	attr.exclude_callchain_kernel = 1;
+	return attr;
 }
 
 /* What an old kernel refuses, and the least that asks for it. */

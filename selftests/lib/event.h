@@ -60,10 +60,10 @@ perf_event_attr with_sigtrap(perf_event_attr attr, bool on = true);
 perf_event_attr software(uint64_t config, uint64_t period = 0);
 
 /*
- * attr.defer_callchain and attr.defer_output: the callchain is unwound on the way back to user
- * mode, and written as a record of its own. Newer than the headers here.
+ * The callchain of user mode, unwound on the way back there and written as a record of its own:
+ * attr.defer_callchain and attr.defer_output, which are newer than the headers here.
  */
-void defer_callchain(perf_event_attr &attr);
+perf_event_attr with_deferred_callchain(perf_event_attr attr);
 
 /* Whether the kernel knows attr.sigtrap, which came with 5.13. */
 bool has_sigtrap();

@@ -424,15 +424,9 @@ static void check_deferred_callchain(bool accept)
 	for (Program program : { Program::ON_OVERFLOW, Program::READS_SAMPLE })
 		for (Context context : { NMI, IRQ, TASK }) {
 			Hits hits(context);
-			perf_event_attr attr = hardware(CALLCHAIN);
 			Filter filter(program);
+			Event event(with_deferred_callchain(hardware(CALLCHAIN)));
 			uint64_t whole = 0, samples = 0;
-
-			attr.sample_type |= PERF_SAMPLE_CALLCHAIN;
-			attr.exclude_callchain_kernel = 1;
-			defer_callchain(attr);
-
-			Event event(attr);
 			Ring ring(event);
 
 			filter.returns(accept);

@@ -370,14 +370,8 @@ TEST("ring.shared", "C1", "of two events on one ring only the accepting one writ
  */
 static void check_deferred_callchain(Program program, bool accept)
 {
-	perf_event_attr attr = breakpoint(hit);
 	Filter filter(program);
-
-	attr.sample_type |= PERF_SAMPLE_CALLCHAIN;
-	attr.exclude_callchain_kernel = 1;
-	defer_callchain(attr);
-
-	Event event(attr);
+	Event event(with_deferred_callchain(breakpoint(hit)));
 	Ring ring(event);
 
 	filter.returns(accept);
@@ -405,14 +399,8 @@ TEST("ring.deferred_callchain.accepted", "C2", "an accepted hit leaves its defer
 /* As long as what stands in it, in words: header, IP, ADDR, how many frames, and these. */
 TEST("ring.deferred_callchain.size", "C2", "a sample has no room for what its program alone saw")
 {
-	perf_event_attr attr = breakpoint(hit);
 	Filter filter(Program::READS_SAMPLE);
-
-	attr.sample_type |= PERF_SAMPLE_CALLCHAIN;
-	attr.exclude_callchain_kernel = 1;
-	defer_callchain(attr);
-
-	Event event(attr);
+	Event event(with_deferred_callchain(breakpoint(hit)));
 	Ring ring(event);
 
 	filter.returns(true);
