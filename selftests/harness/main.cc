@@ -13,6 +13,7 @@
 #include "lib/args.h"
 #include "lib/json.h"
 #include "lib/kernel.h"
+#include "lib/rights.h"
 
 /* The contract. */
 static constexpr struct {
@@ -104,7 +105,7 @@ static const char usage[] =
 	"Runs the tests whose names match a PATTERN (shell globs, \"effects.*\"), or all of them,\n"
 	"and prints KTAP. A kernel that fails a test \"oops.*\" dies of it: these run only for a\n"
 	"PATTERN that begins with \"oops\", on a machine that you can spare.\n"
-	"Exit code 0: passed, 1: a test failed, 2: wrong usage, 4: all skipped.\n"
+	"Exit code 0: passed, 1: a test failed, 2: wrong usage, 4: all skipped, as without rights.\n"
 	"  -l, --list   list names, rules of the contract and what each test says\n"
 	"  --rules      the rules and all tests, with the file of each, as JSON\n"
 	"  -h, --help   this text\n";
@@ -167,6 +168,10 @@ int main(int argc, char **argv)
 	}
 
 	ksft_print_header();
+	if (const std::string missing = missing_rights(); !missing.empty()) {
+		printf("1..0 # SKIP needs %s\n", missing.c_str());
+		return KSFT_SKIP;
+	}
 	ksft_set_plan(chosen.size());
 	for (auto &test : chosen) {
 		tell_kernel_log("perf_bpf_filter: test " + test.name);

@@ -31,6 +31,9 @@ static struct Marks {
 	bool failed, skipped;
 } * marks;
 
+/* Whoever runs the suite, not whom a test makes of itself. */
+static const bool as_root = !geteuid();
+
 static void say(char kind, const std::string &text)
 {
 	std::string line = kind + text + '\n';
@@ -98,6 +101,8 @@ void setup_failed(const char *what, int err)
 		printf("Bail out! %s: %s\n", what, strerror(err));
 		exit(1);
 	}
+	if ((err == EPERM || err == EACCES) && !as_root)
+		skip("%s: %s: this test takes root", what, strerror(err));
 	fail("%s: %s", what, strerror(err));
 }
 

@@ -21,7 +21,7 @@ bpf_program *choose_program(bpf_object *object, const char *name)
 	return chosen;
 }
 
-Fd load_least(int32_t verdict)
+Fd try_least(int32_t verdict)
 {
 	const bpf_insn insns[] = {
 		{ .code = BPF_ALU64 | BPF_MOV | BPF_K,
@@ -31,8 +31,14 @@ Fd load_least(int32_t verdict)
 		  .imm = verdict },
 		{ .code = BPF_JMP | BPF_EXIT, .dst_reg = 0, .src_reg = 0, .off = 0, .imm = 0 },
 	};
-	Fd prog(bpf_prog_load(BPF_PROG_TYPE_PERF_EVENT, "least", "GPL", insns, std::size(insns),
-			      nullptr));
+
+	return Fd(bpf_prog_load(BPF_PROG_TYPE_PERF_EVENT, "least", "GPL", insns, std::size(insns),
+				nullptr));
+}
+
+Fd load_least(int32_t verdict)
+{
+	Fd prog = try_least(verdict);
 
 	if (!prog.valid())
 		setup_failed("bpf_prog_load", errno);

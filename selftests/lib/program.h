@@ -21,9 +21,10 @@
 bpf_program *choose_program(bpf_object *object, const char *name);
 
 /*
- * The least that a perf_event program can be, loaded fast: it returns @verdict. Ends the process if
- * the kernel does not take it.
+ * The least that a perf_event program can be, loaded fast: it returns @verdict. If the kernel does
+ * not take it, try_least() gives none back, and errno; load_least() ends the process.
  */
+Fd try_least(int32_t verdict);
 Fd load_least(int32_t verdict);
 
 /* BPF_OBJ_GET_INFO_BY_FD. run_cnt grows while somebody holds what bpf_enable_stats() returns. */

@@ -17,6 +17,7 @@
 #include "lib/fail.h"
 #include "lib/fd.h"
 #include "lib/json.h"
+#include "lib/rights.h"
 
 enum class Outcome { MEASURED, UNAVAILABLE, FAILED, KILLED };
 
@@ -54,14 +55,7 @@ void setup_failed(const char *what, int err)
 		_exit(2);
 	}
 
-	bool denied = err == EACCES || err == EPERM;
-	const char *need = "";
-
-	if (denied && strstr(what, "perf_event"))
-		need = ": needs CAP_PERFMON, or kernel.perf_event_paranoid of 2 or less";
-	else if (denied && strstr(what, "bpf"))
-		need = ": needs CAP_BPF and CAP_PERFMON";
-	give_up(Outcome::FAILED, "%s: %s%s", what, strerrorname_np(err) ?: "unknown error", need);
+	give_up(Outcome::FAILED, "%s: %s", what, strerrorname_np(err) ?: "unknown error");
 }
 
 void unavailable(const char *reason)
@@ -128,6 +122,20 @@ static Finding probe(const Effect &effect)
 	return found;
 }
 
+/* Why nothing can be measured here, if it cannot. */
+static std::string why_none()
+{
+	if (const std::string missing = missing_rights(); !missing.empty())
+		return "needs " + missing;
+
+	/* In some virtual machines a breakpoint opens and never fires. */
+	const Report bare = measure({}, no_program);
+
+	if (bare.outcome != Outcome::MEASURED)
+		return bare.reason;
+	return bare.seen.count == HITS ? "" : "a breakpoint opens but does not fire";
+}
+
 static const char *word(const Effect &effect, const Finding &found)
 {
 	switch (found.result) {
@@ -175,7 +183,8 @@ static void print_table(const utsname &kernel, const Finding *found, const char 
 	printf("\nsuppression: %s\n", verdict);
 }
 
-static void print_json(const utsname &kernel, const Finding *found, const char *verdict)
+static void print_json(const utsname &kernel, const Finding *found, const char *verdict,
+		       const std::string &broken)
 {
 	Json json;
 
@@ -192,7 +201,10 @@ static void print_json(const utsname &kernel, const Finding *found, const char *
 			json.field("reason", found[i].reason);
 		json.end();
 	}
-	json.end().field("verdict", verdict).end();
+	json.end().field("verdict", verdict);
+	if (!broken.empty())
+		json.field("reason", broken);
+	json.end();
 }
 
 static const char usage[] =
@@ -215,27 +227,17 @@ int main(int argc, char **argv)
 
 	uname(&kernel);
 
-	/* In some virtual machines a breakpoint opens and never fires. */
-	Report bare = measure({}, no_program);
-	const char *broken = bare.outcome != Outcome::MEASURED ? bare.reason
-			     : bare.seen.count != HITS ? "a breakpoint opens but does not fire"
-						       : nullptr;
+	const std::string broken = why_none();
 
-	for (int i = 0; i < EFFECTS; i++) {
-		if (broken) {
-			found[i].result = Result::UNKNOWN;
-			snprintf(found[i].reason, sizeof(found[i].reason), "%s", broken);
-		} else {
-			found[i] = probe(effects[i]);
-		}
-	}
+	for (int i = 0; i < EFFECTS; i++)
+		found[i] = broken.empty() ? probe(effects[i]) : Finding{ Result::UNKNOWN, 0, "" };
 
 	const char *verdict = verdict_on(found);
 
 	if (json)
-		print_json(kernel, found, verdict);
-	else if (broken)
-		fprintf(stderr, "perf_bpf_probe: cannot tell: %s\n", broken);
+		print_json(kernel, found, verdict, broken);
+	else if (!broken.empty())
+		fprintf(stderr, "perf_bpf_probe: cannot tell: %s\n", broken.c_str());
 	else
 		print_table(kernel, found, verdict);
 

@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* What a filter gives to whom, and how much of the machine it can take: C15. */
-#include <bpf/bpf.h>
 #include <fcntl.h>
-#include <linux/bpf.h>
-#include <linux/capability.h>
 #include <sys/ioctl.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -13,44 +9,17 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
-#include <iterator>
 #include <string>
 #include <vector>
 
 #include "lib/clock.h"
 #include "lib/kernel.h"
 #include "lib/program.h"
+#include "lib/rights.h"
 #include "lib/sysctl.h"
 #include "tests/common.h"
 
 /* --- whom: a process with given capabilities, at a given perf_event_paranoid --- */
-
-constexpr uid_t NOBODY = 65534;
-
-constexpr uint64_t cap(int number)
-{
-	return 1ull << number;
-}
-
-constexpr uint64_t PERFMON = cap(CAP_PERFMON), BPF = cap(CAP_BPF), ADMIN = cap(CAP_SYS_ADMIN),
-		   KILL = cap(CAP_KILL);
-
-/* For the rest of the calling process. */
-static void become(uid_t user, uint64_t capabilities)
-{
-	__user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };
-	__user_cap_data_struct data[2] = {};
-
-	for (int i = 0; i < 2; i++)
-		data[i].effective = data[i].permitted = capabilities >> 32 * i;
-	prctl(PR_SET_KEEPCAPS, 1);
-	if (setresgid(user, user, user) || setresuid(user, user, user))
-		setup_failed("setresuid", errno);
-	if (syscall(SYS_capset, &header, data))
-		setup_failed("capset", errno);
-	/* For others of the same user, as if it had been started by them. */
-	prctl(PR_SET_DUMPABLE, 1);
-}
 
 static int open_it(perf_event_attr attr, pid_t pid, int cpu)
 {
@@ -82,18 +51,6 @@ struct Scene {
 	const Event &event; /* for the one to attach to who was given its descriptor */
 	pid_t roots, nobodys; /* tasks */
 };
-
-static int load_it()
-{
-	const bpf_insn insns[] = {
-		{ BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_0, 0, 0, 0 },
-		{ BPF_JMP | BPF_EXIT, 0, 0, 0, 0 },
-	};
-	Fd fd(bpf_prog_load(BPF_PROG_TYPE_PERF_EVENT, "rights", "GPL", insns, std::size(insns),
-			    nullptr));
-
-	return fd.valid() ? 0 : errno;
-}
 
 constexpr int NEVER = 4, ALWAYS = -2; /* as levels of perf_event_paranoid */
 
@@ -153,7 +110,7 @@ static const struct Right {
 	  true },
 	{ "load",
 	  "loading a program takes CAP_BPF and CAP_PERFMON",
-	  [](auto &) { return load_it(); },
+	  [](auto &) { return try_least(0).valid() ? 0 : errno; },
 	  ALWAYS,
 	  { PERFMON | BPF, ADMIN },
 	  false },

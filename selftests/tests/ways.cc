@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * How a debugger without rights comes by a filter: each way, at each setting that has a say in it.
+ * C15: they give what is here and nothing more.
+ */
+#include <bpf/bpf.h>
+#include <linux/bpf.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <sys/xattr.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "lib/kernel.h"
+#include "lib/rights.h"
+#include "lib/sysctl.h"
+#include "tests/common.h"
+#include "uses/uses.h"
+
+/* Newer than the headers here: Linux 6.9. */
+constexpr int TOKEN_CREATE = 36; /* enum bpf_cmd */
+constexpr uint32_t F_TOKEN_FD = 1 << 16; /* prog_flags, map_flags */
+union TokenAttr {
+	struct {
+		uint32_t flags, bpffs_fd;
+	} create;
+	struct {
+		uint32_t map_type, key_size, value_size, max_entries, flags;
+		uint32_t unused[14];
+		int32_t token_fd;
+	} map;
+	struct {
+		uint32_t type, insn_cnt;
+		uint64_t insns, license;
+		uint32_t log_level, log_size;
+		uint64_t log_buf;
+		uint32_t kern_version, flags;
+		uint32_t unused[24];
+		int32_t token_fd;
+	} prog;
+};
+static_assert(sizeof(TokenAttr::map) == 80 && sizeof(TokenAttr::prog) == 152);
+
+static int bpf(int command, TokenAttr &attr)
+{
+	return syscall(SYS_bpf, command, &attr, sizeof(attr));
+}
+
+/* The system calls of a debugger, in their order. */
+enum Step { GET, OPEN, ATTACH, NONE };
+static constexpr const char *steps[] = { "getting the filter", "perf_event_open()", "attaching",
+					 "nothing" };
+
+/* What it ended with: at which step it was refused, if it was. */
+struct Tried {
+	Step refused = NONE;
+	int err = 0;
+
+	bool operator==(const Tried &) const = default;
+	std::string text() const
+	{
+		return std::string(steps[refused]) + " is refused" +
+		       (err ? std::string(" with ") + strerrorname_np(err) : "");
+	}
+};
+
+/* The filter as it is lent: what decides, and where the condition is put. */
+struct Lent {
+	Fd program, globals;
+};
+
+/* A debugger's work: of all hits it has one, the third. */
+static Tried seek_with(const Lent &lent)
+{
+	if (!lent.program.valid() || !lent.globals.valid())
+		return { GET, errno };
+
+	void *mapped = mmap(nullptr, sizeof(uses::uses__bss), PROT_READ | PROT_WRITE, MAP_SHARED,
+			    lent.globals.get(), 0);
+
+	if (mapped == MAP_FAILED)
+		return { GET, errno };
+
+	auto *condition = static_cast<volatile uses::uses__bss *>(mapped);
+	Fd fd = open_event(breakpoint(hit));
+
+	if (!fd.valid())
+		return { OPEN, errno };
+
+	Event event(std::move(fd));
+
+	if (int err = event.attach(lent.program.get()))
+		return { ATTACH, err };
+
+	Ring ring(event);
+
+	condition->seek_seen = 0;
+	condition->seek_nth = 3;
+	event.enable();
+	hit_times(HITS);
+	ring.drain();
+	EXPECT_EQ(event.count(), HITS, "hits counted");
+	EXPECT_EQ(ring.samples(), 1, "samples");
+	return {};
+}
+
+/* --- the ways: what root does for the debugger, over a socket or before, and what it does itself --- */
+
+static void lend(int debugger, const Uses &uses)
+{
+	send_fd(debugger, uses.prog_fd());
+	send_fd(debugger, bpf_map__fd(uses->maps.bss));
+}
+
+static Tried borrow(int lender)
+{
+	int err;
+	Lent lent;
+
+	lent.program = receive_fd(lender, &err);
+	lent.globals = receive_fd(lender, &err);
+	return seek_with(lent);
+}
+
+static constexpr char bpffs[] = "/sys/fs/bpf", pinned_program[] = "/sys/fs/bpf/program",
+		      pinned_globals[] = "/sys/fs/bpf/globals";
+
+static Tried open_pinned(int)
+{
+	Lent lent;
+
+	lent.program = Fd(bpf_obj_get(pinned_program));
+	if (lent.program.valid())
+		lent.globals = Fd(bpf_obj_get(pinned_globals));
+	return seek_with(lent);
+}
+
+/* A bpffs in the debugger's user namespace, with which it may load what @delegated says. */
+static void delegate(int debugger, const Uses &)
+{
+	static constexpr std::pair<const char *, uint64_t> delegated[] = {
+		{ "delegate_cmds", 1 << BPF_MAP_CREATE | 1 << BPF_PROG_LOAD },
+		{ "delegate_maps", 1 << BPF_MAP_TYPE_ARRAY },
+		{ "delegate_progs", 1 << BPF_PROG_TYPE_PERF_EVENT },
+		{ "delegate_attachs", 1 << 0 }, /* expected_attach_type, which is 0 */
+	};
+	int err;
+	Fd context = receive_fd(debugger, &err);
+
+	for (auto &[name, bits] : delegated)
+		if (fsconfig(context.get(), FSCONFIG_SET_STRING, name, std::to_string(bits).c_str(),
+			     0))
+			setup_failed(name, errno);
+	if (fsconfig(context.get(), FSCONFIG_CMD_CREATE, nullptr, nullptr, 0))
+		setup_failed("FSCONFIG_CMD_CREATE", errno);
+	send_fd(debugger, Fd(fsmount(context.get(), FSMOUNT_CLOEXEC, 0)).get());
+}
+
+/* The program "seek" of uses.bpf.c, all of whose hits match: libbpf's loader may not know tokens. */
+static Fd load_seek(int token, int globals)
+{
+	constexpr int16_t SEEN = offsetof(uses::uses__bss, seek_seen),
+			  NTH = offsetof(uses::uses__bss, seek_nth);
+	const bpf_insn insns[] = {
+		{ BPF_LD | BPF_DW | BPF_IMM, BPF_REG_1, BPF_PSEUDO_MAP_VALUE, 0, globals },
+		{},
+		{ BPF_LDX | BPF_DW | BPF_MEM, BPF_REG_2, BPF_REG_1, SEEN, 0 },
+		{ BPF_ALU64 | BPF_ADD | BPF_K, BPF_REG_2, 0, 0, 1 },
+		{ BPF_STX | BPF_DW | BPF_MEM, BPF_REG_1, BPF_REG_2, SEEN, 0 },
+		{ BPF_LDX | BPF_DW | BPF_MEM, BPF_REG_3, BPF_REG_1, NTH, 0 },
+		{ BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_0, 0, 0, 0 },
+		{ BPF_JMP | BPF_JNE | BPF_X, BPF_REG_2, BPF_REG_3, 1, 0 },
+		{ BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_0, 0, 0, 1 },
+		{ BPF_JMP | BPF_EXIT, 0, 0, 0, 0 },
+	};
+	TokenAttr attr = {};
+
+	attr.prog.type = BPF_PROG_TYPE_PERF_EVENT;
+	attr.prog.insns = reinterpret_cast<uintptr_t>(insns);
+	attr.prog.insn_cnt = std::size(insns);
+	attr.prog.license = reinterpret_cast<uintptr_t>("GPL");
+	attr.prog.flags = F_TOKEN_FD;
+	attr.prog.token_fd = token;
+	return Fd(bpf(BPF_PROG_LOAD, attr));
+}
+
+static Tried load_by_token(int delegator)
+{
+	int err;
+
+	/* fsopen(2) goes by who owns the mount namespace. */
+	if (unshare(CLONE_NEWUSER | CLONE_NEWNS))
+		setup_failed("unshare", errno);
+
+	const Fd context(fsopen("bpf", FSOPEN_CLOEXEC));
+
+	if (!context.valid())
+		setup_failed("fsopen", errno);
+	send_fd(delegator, context.get());
+
+	const Fd mount = receive_fd(delegator, &err);
+	const Fd root(openat(mount.get(), ".", O_DIRECTORY | O_CLOEXEC));
+	TokenAttr attr = { .create = { 0, uint32_t(root.get()) } };
+	const Fd token(bpf(TOKEN_CREATE, attr));
+
+	if (!token.valid())
+		return { GET, errno };
+	attr = {};
+	attr.map = {
+		BPF_MAP_TYPE_ARRAY, 4, sizeof(uses::uses__bss), 1, BPF_F_MMAPABLE | F_TOKEN_FD, {},
+		token.get()
+	};
+
+	Lent lent;
+
+	lent.globals = Fd(bpf(BPF_MAP_CREATE, attr));
+	if (lent.globals.valid())
+		lent.program = load_seek(token.get(), lent.globals.get());
+	return seek_with(lent);
+}
+
+static void need_tokens()
+{
+	TokenAttr attr = { .create = { 0, ~0u } };
+
+	if (bpf(TOKEN_CREATE, attr) && errno != EBADF)
+		unavailable("the kernel has no BPF tokens (they came with 6.9)");
+	if (Child([] {
+		    become(NOBODY, 0);
+		    return unshare(CLONE_NEWUSER);
+	    }).wait())
+		unavailable("not everybody may make a user namespace");
+}
+
+/* Runs a test of this program, as @file; its exit code. */
+static int run_as(const char *file)
+{
+	const int status = Child([&] {
+				   execl(file, "debugger", "effects.sample.rejected", nullptr);
+				   return errno;
+			   }).wait();
+
+	if (!WIFEXITED(status))
+		fail("%s ended with wait status %#x", file, status);
+	return WEXITSTATUS(status);
+}
+
+static constexpr int SKIPPED_ALL = 4;
+
+static Tried without_rights(int)
+{
+	EXPECT_EQ(run_as("/proc/self/exe"), SKIPPED_ALL, "exit code of a run without rights");
+	return { GET, try_least(0).valid() ? 0 : errno };
+}
+
+/* All that its file cannot give is CAP_SYS_ADMIN, where events are closed. */
+static Tried file_capabilities(int)
+{
+	const int code = run_as("debugger");
+
+	if (code == SKIPPED_ALL)
+		return { OPEN, EACCES };
+	EXPECT_EQ(code, 0, "exit code of the program with capabilities");
+	return {};
+}
+
+static bool before_5_19()
+{
+	return kernel_before(5, 19);
+}
+
+static const struct Way {
+	const char *name, *says;
+	Tried (*go)(int root); /* the debugger */
+	void (*give)(int debugger, const Uses &uses) = [](int, auto &) {}; /* root */
+	void (*need)() = [] {};
+	/* With kernel.unprivileged_bpf_disabled set to 0, and otherwise. */
+	Step refused_at = NONE, refused_if_disabled_at = NONE;
+	bool (*if_disabled)() = [] { return true; };
+} ways[] = {
+	{ .name = "none",
+	  .says = "without rights, and nobody to give any, there is no filter",
+	  .go = without_rights,
+	  .refused_at = GET,
+	  .refused_if_disabled_at = GET },
+	{ .name = "file_capabilities",
+	  .says = "a debugger whose file has CAP_BPF and CAP_PERFMON has what it takes",
+	  .go = file_capabilities },
+	{ .name = "broker",
+	  .says = "the descriptors of a program and its map are all that a debugger takes",
+	  .go = borrow,
+	  .give = lend },
+	/* c8644cd0efe7, "bpf: refine kernel.unprivileged_bpf_disabled behaviour", came with 5.19. */
+	{ .name = "pinned",
+	  .says = "whoever may read and write a pinned program and its map can use them",
+	  .go = open_pinned,
+	  .refused_if_disabled_at = GET,
+	  .if_disabled = before_5_19 },
+	{ .name = "token",
+	  .says = "a token of a delegated bpffs lets a debugger load its own",
+	  .go = load_by_token,
+	  .give = delegate,
+	  .need = need_tokens },
+};
+
+/* In a mount namespace of the test's own: what is pinned, and a folder with what has capabilities. */
+static void prepare(const Uses &uses)
+{
+	/* Permitted, and effective at exec: capabilities(7). */
+	const vfs_cap_data capabilities = {
+		.magic_etc = VFS_CAP_REVISION_2 | VFS_CAP_FLAGS_EFFECTIVE,
+		.data = { { uint32_t(BPF | PERFMON), 0 }, { (BPF | PERFMON) >> 32, 0 } },
+	};
+
+	if (unshare(CLONE_NEWNS) || mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) ||
+	    mount("bpf", bpffs, "bpf", 0, nullptr))
+		unavailable("no bpffs");
+	if (bpf_obj_pin(uses.prog_fd(), pinned_program) ||
+	    bpf_obj_pin(bpf_map__fd(uses->maps.bss), pinned_globals))
+		setup_failed("bpf_obj_pin", errno);
+	if (chown(pinned_program, NOBODY, NOBODY) || chown(pinned_globals, NOBODY, NOBODY))
+		setup_failed("chown", errno);
+
+	if (mount("tmpfs", "/run", "tmpfs", 0, "mode=755") || chdir("/run"))
+		setup_failed("mount of a tmpfs", errno);
+	std::ofstream("debugger", std::ios::binary)
+		<< std::ifstream("/proc/self/exe", std::ios::binary).rdbuf();
+	if (chmod("debugger", 0755))
+		setup_failed("chmod", errno);
+	if (setxattr("debugger", "security.capability", &capabilities, sizeof(capabilities), 0))
+		unavailable("no file capabilities on a tmpfs (CONFIG_TMPFS_XATTR)");
+}
+
+/* In a process of its own, with one of root's at the other end of a socket. */
+static Tried try_it(const Way &way, const Uses &uses)
+{
+	Tried &tried = shared_with_children<Tried>();
+	int ends[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
+		setup_failed("socketpair", errno);
+
+	Fd here(ends[0]), there(ends[1]);
+	Child root([&] {
+		there.close();
+		way.give(here.get(), uses);
+		return 0;
+	});
+
+	here.close();
+	EXPECT_EQ(Child([&] {
+			  become(NOBODY, 0);
+			  tried = way.go(there.get());
+			  return 0;
+		  }).wait(),
+		  0, "end of the debugger");
+	return tried;
+}
+
+/* Debian from 3 on and Ubuntu at 4 open an event for CAP_SYS_ADMIN alone. */
+static bool events_are_closed(int level)
+{
+	const int err = WEXITSTATUS(Child([] {
+					    become(NOBODY, 0);
+					    return open_event(breakpoint(hit)).valid() ? 0 : errno;
+				    }).wait());
+
+	if (err && (level < 3 || err != EACCES))
+		fail("perf_event_paranoid %d, nobody's own breakpoint: %s", level, strerror(err));
+	return err;
+}
+
+static void check_way(const Way &way)
+{
+	way.need();
+
+	Uses uses("seek");
+	Sysctl disabled("kernel/unprivileged_bpf_disabled"), paranoid("kernel/perf_event_paranoid");
+	std::vector<int> settings;
+
+	/* 1 says what 2 says, for good: it is seen where the kernel was booted with it. */
+	for (int setting : { 0, 2 })
+		if (disabled.set(setting))
+			settings.push_back(setting);
+	if (settings.empty())
+		settings.push_back(1);
+
+	prepare(uses);
+	for (int setting : settings)
+		for (int level = -1; level <= 4; level++) {
+			Tried expected;
+
+			disabled.set(setting);
+			paranoid.set(level);
+			expected.refused = setting && way.if_disabled() ? way.refused_if_disabled_at
+									: way.refused_at;
+			if (expected.refused == NONE && events_are_closed(level))
+				expected = { OPEN, EACCES };
+			else if (expected.refused != NONE)
+				expected.err = EPERM;
+
+			const Tried tried = try_it(way, uses);
+
+			if (tried != expected)
+				fail("unprivileged_bpf_disabled %d, perf_event_paranoid %d: %s, "
+				     "not %s",
+				     setting, level, tried.text().c_str(), expected.text().c_str());
+		}
+}
+
+static const bool added_ways = [] {
+	for (const Way &way : ways)
+		add_test({ std::string("rights.way.") + way.name, "C15", way.says,
+			   [&way] { check_way(way); } });
+	return true;
+}();
