@@ -19,6 +19,7 @@ help:
 	@echo '  make selftests     build the tests and the probe against KSRC, into build/selftests'
 	@echo 'prove it'
 	@echo '  make try           TEST="effects.*": rebuild what changed, run these on the patched kernel'
+	@echo '  make stock         boot Debian'"'"'s kernels as they are shipped, and write what works where'
 	@echo '  make matrix        verify every base, print the rules of the contract by base'
 	@echo '  make check         the tests of the project: scripts, series, and verify'
 	@echo '  make mutants       break one rule after the other; the tests named for it must fail'
@@ -47,6 +48,9 @@ help:
 
 verify:
 	@scripts/verify $(BASE)
+
+stock:
+	@scripts/stock $(KERNEL)
 
 matrix:
 	@code=0; for base in $(MEASURED); do \
@@ -127,5 +131,5 @@ probe: selftests
 clean:
 	rm -rf $(or $(BUILD),build)
 
-.PHONY: help verify try matrix check series-check prefixes dist mutants kabi peers bench soak faults debug \
+.PHONY: help verify stock try matrix check series-check prefixes dist mutants kabi peers bench soak faults debug \
 	stress fuzz apply livepatch livepatch-deb verify-live fetch selftests probe clean

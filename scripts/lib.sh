@@ -71,3 +71,39 @@ touched_tree() {
 	git -C "$tree" add -A
 	git -C "$tree" commit -q -m "Linux $(kernel_version "$stock")"
 }
+
+# archive LABEL: where the machine gets the archive from that calls itself so.
+archive() {
+	# shellcheck disable=SC2016
+	apt-get indextargets --format '$(ORIGIN)|$(LABEL)|$(REPO_URI)' "Created-By: Packages" |
+		awk -F '|' -v label="$1" '$1 == "Debian" && $2 == label { print $3; exit }'
+}
+
+# private_apt SUITE WHAT: apt=(...) are options for apt that make it read that suite instead of what the
+# machine has configured; WHAT is wanted from it.
+private_apt() {
+	local suite=$1 dir=$BUILD/apt/$1 label=Debian uri
+	[[ $suite != *-security ]] || label=Debian-Security
+	uri=$(archive "$label")
+	if [ -z "$uri" ] && [ "$(id -u)" -eq 0 ]; then
+		# On a machine whose lists were never read nothing has a label yet.
+		apt-get update >&2 || die "apt-get update failed"
+		uri=$(archive "$label")
+	fi
+	[ -n "$uri" ] ||
+		die "$2 comes from $suite, and no $label archive is in apt's configuration; add one to sources.list and run apt-get update"
+	mkdir -p "$dir/lists/partial" "$dir/cache" 2>/dev/null || die "cannot write to $BUILD"
+	dir=$(realpath "$dir")
+	echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg target=Packages] $uri $suite main" \
+		>"$dir/sources.list"
+	# The hooks that run after an update are the machine's, and about its own lists.
+	cat >"$dir/apt.conf" <<-END
+	#clear APT::Update;
+	Dir::Etc::sourcelist "$dir/sources.list";
+	Dir::Etc::sourceparts "/dev/null";
+	Dir::State::Lists "$dir/lists";
+	Dir::Cache "$dir/cache";
+	END
+	# shellcheck disable=SC2034
+	apt=(-c "$dir/apt.conf" -o APT::Sandbox::User=root)
+}

@@ -58,7 +58,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, int);
-	__type(value, struct shared_value);
+	__type(value, struct shared_storage);
 } task_storage SEC(".maps");
 
 /* All accept: what is not run is not delivered. */

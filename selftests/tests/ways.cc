@@ -381,6 +381,8 @@ static bool events_are_closed(int level)
 static void check_way(const Way &way)
 {
 	way.need();
+	/* Where nobody has events there is nothing to be refused. */
+	Event(breakpoint(hit)).close();
 
 	Uses uses("seek");
 	Sysctl disabled("kernel/unprivileged_bpf_disabled"), paranoid("kernel/perf_event_paranoid");

@@ -1,0 +1,37 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0
+load common
+
+# An archive that has $1, lines of PACKAGE VERSION, in bookworm, and no other suite.
+archive() {
+	command_is apt-get '
+case $* in
+*indextargets*) printf "Debian|%s|http://localhost/\n" Debian Debian-Security ;;
+*update*) [[ $* == */bookworm/* ]] ;;
+*) echo "E: Unable to locate package ${*: -1}" >&2; exit 100 ;;
+esac'
+	command_is apt-cache "[[ \$* != *dumpavail ]] || printf 'Package: %s\nVersion: %s\n\n' $(xargs <<<"$1")"
+}
+
+@test "image: lists of each line the newest, no debugging symbols, no other flavour, no metapackage" {
+	archive 'linux-image-6.1.0-9-amd64 6.1.99-1 linux-image-6.1.0-10-amd64 6.1.100-1 linux-image-6.1.0-10-amd64-dbg 6.1.100-1
+	linux-image-6.1.0-10-rt-amd64 6.1.100-1 linux-image-6.1-amd64 6.1.101-1 linux-image-5.10.0-1-amd64 5.10.2-1'
+	run "$SCRIPTS/image" --list
+	[ "$status" -eq 0 ]
+	[ "$(grep -v ^image: <<<"$output")" = $'5.10.0-1-amd64 5.10.2-1 bookworm\n6.1.0-10-amd64 6.1.100-1 bookworm' ]
+	[[ $output == *"image: no sid in the archive"* ]]
+}
+
+@test "image: no such kernel, and nothing is left" {
+	archive ''
+	run "$SCRIPTS/image" 6.1.0-1-amd64
+	[ "$status" -eq 1 ]
+	[ "${lines[-1]}" = "image: no linux-image-6.1.0-1-amd64 in the archive: E: Unable to locate package linux-image-6.1.0-1-amd64" ]
+	[ ! -e "$BUILD/images/6.1.0-1-amd64" ]
+}
+
+@test "stock --check: a page about other tests than there are" {
+	command_is perf_bpf_filter 'echo "{\"rules\": [], \"tests\": []}"'
+	run "$SCRIPTS/stock" --check "$T/bin/perf_bpf_filter"
+	one_line "stock: patches/KERNELS.md is about other tests or patches than there are; make stock writes it"
+}
