@@ -3,7 +3,7 @@
 
 BASE ?= 6.1
 BASES = $(shell /usr/bin/python3 -B scripts/lab make bases)
-MEASURED = $(shell /usr/bin/python3 -B scripts/lab make measured)
+AT_HAND = $(shell /usr/bin/python3 -B scripts/lab make at-hand)
 export VERSION KSRC BUILD ACCEL
 
 help:
@@ -53,7 +53,7 @@ stock:
 	@scripts/stock $(KERNEL)
 
 matrix:
-	@code=0; for base in $(MEASURED); do \
+	@code=0; for base in $(AT_HAND); do \
 		scripts/verify $$base || code=1; scripts/kabi $$base || code=1; done; \
 		scripts/livepatch/verify || code=1; \
 		scripts/matrix && exit $$code

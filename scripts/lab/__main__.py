@@ -47,7 +47,7 @@ def about(folder):
 
 QUESTIONS = {
     "bases": base.names,
-    "measured": base.measured,
+    "at-hand": base.at_hand,
     "series": lambda name: [base.find(name).folder],
     "patches": lambda folder: series(folder).patches(),
     # Of all bases, or of one series.

@@ -3,9 +3,10 @@
 purpose. There is no list of bases but the folders patches/linux-X.Y."""
 import fnmatch
 import hashlib
+import os
 import re
 
-from lab import TOP, die
+from lab import BUILD, TOP, die
 
 
 def order(version):
@@ -21,6 +22,13 @@ def names():
 def measured():
     """Those of which a kernel was booted, and stock-fails says what came of it."""
     return [name for name in names() if Base(name).stock_fails(None)]
+
+
+def at_hand():
+    """Of these those whose source can be had: from Debian, from the mirror that is named, or from the
+    build folder."""
+    return [name for name in measured() if "kernel.org" not in Base(name).kernels()[0]
+            or os.environ.get("KERNEL_MIRROR") or any(BUILD.glob(f"linux-{name}.*"))]
 
 
 def find(name=None):
