@@ -424,3 +424,41 @@ static const bool added_ways = [] {
 			   [&way] { check_way(way); } });
 	return true;
 }();
+
+/* systemd mounts the machine's bpffs with mode=700, upstream's own mode is open to everybody. */
+TEST("rights.lent", "C15", "a program that was lent is gone with its lender and its borrower")
+{
+	constexpr int ENOUGH_MILLISECONDS = 5000;
+	__u32 &id = shared_with_children<__u32>();
+
+	in_child([&] {
+		const Uses uses("seek");
+		Sysctl paranoid("kernel/perf_event_paranoid");
+
+		paranoid.set(2);
+		id = info_of_program(uses.prog_fd()).id;
+		if (unshare(CLONE_NEWNS) ||
+		    mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) ||
+		    mount("bpf", bpffs, "bpf", 0, "mode=700"))
+			unavailable("no bpffs");
+		in_child([&] {
+			become(NOBODY, 0);
+
+			const Lent lent = { Fd(dup(uses.prog_fd())),
+					    Fd(dup(bpf_map__fd(uses->maps.bss))) };
+
+			EXPECT_TRUE(seek_with(lent) == Tried(), "what is lent is of use");
+			EXPECT_LT(bpf_obj_pin(lent.program.get(), pinned_program), 0,
+				  "the borrower pins the program");
+			EXPECT_LT(bpf_prog_get_fd_by_id(id), 0, "it has programs by their number");
+		});
+	});
+
+	bool there = true;
+
+	for (int i = 0; there && i < ENOUGH_MILLISECONDS; i++) {
+		usleep(1000);
+		there = Fd(bpf_prog_get_fd_by_id(id)).valid();
+	}
+	EXPECT_FALSE(there, "the program is there");
+}
