@@ -567,7 +567,8 @@ TEST("hardware.multiplexed", "C1", "more events than counters, each decides for 
  */
 static void check_detach(bool beside)
 {
-	constexpr int SECONDS = 5;
+	/* Beside, a kernel that loses hits may lose none for seconds. */
+	const int ROUNDS = beside ? 4 : 1, SECONDS = beside ? 4 : 5;
 	int here = usable_cpus()[0], there = other_cpu();
 	Hits hits(NMI);
 	auto &slowly = shared_with_children<std::atomic<bool>>();
@@ -592,24 +593,27 @@ static void check_detach(bool beside)
 		samples += ring.samples() + ring.lost();
 		ring.forget();
 	};
-	event.enable();
-	for (time_t end = time(nullptr) + SECONDS; time(nullptr) < end; turns++) {
-		filter.link(event).close();
+	for (int round = 0; round < ROUNDS && samples == event.count(); round++) {
+		slowly = false;
+		event.enable();
+		for (time_t end = time(nullptr) + SECONDS; time(nullptr) < end; turns++) {
+			filter.link(event).close();
+			read_ring();
+		}
+		event.disable();
+		slowly = true;
+		read_ring();
+		/*
+		 * The next record tells what a full ring had no room for, so there has to be one,
+		 * and no more than there is room for.
+		 */
+		uint64_t before = event.count();
+		event.enable();
+		while (event.count() == before)
+			usleep(100);
+		event.disable();
 		read_ring();
 	}
-	event.disable();
-	slowly = true;
-	read_ring();
-	/*
-	 * The next record tells what a full ring had no room for, so there has to be one, and no more
-	 * than there is room for.
-	 */
-	uint64_t before = event.count();
-	event.enable();
-	while (event.count() == before)
-		usleep(100);
-	event.disable();
-	read_ring();
 	note("round: %llu hits, %llu runs, %llu attachments", (unsigned long long)event.count(),
 	     (unsigned long long)filter.runs(), (unsigned long long)turns);
 	EXPECT_GT(filter.runs(), 0, "the program ran");
