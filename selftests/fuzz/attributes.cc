@@ -139,7 +139,7 @@ static constexpr void (*spoils[])(perf_event_attr &, Worker &) = {
 	[](auto &attr, Worker &w) { attr.bp_addr = odd_address(w.random); },
 	[](auto &attr, Worker &w) {
 		attr.bp_addr = odd_address(w.random);
-		attr.bp_len = sizeof(long);
+		attr.bp_len = EXECUTE_LENGTH;
 		attr.bp_type = w.random.one_in(2) ? HW_BREAKPOINT_X : HW_BREAKPOINT_W;
 		attr.exclude_kernel = 0;
 	},

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "lib/arch.h"
 #include "lib/fd.h"
 
 #ifndef PERF_ATTR_SIZE_VER7
@@ -36,12 +37,8 @@ perf_event_attr breakpoint(Access access, const volatile void *addr, size_t len)
 template <typename Result, typename... Arguments>
 perf_event_attr breakpoint(Result (*function)(Arguments...))
 {
-#ifdef __x86_64__
-	constexpr size_t len = sizeof(long); /* arch/x86/kernel/hw_breakpoint.c */
-#else
-	constexpr size_t len = 4;
-#endif
-	return breakpoint(Access::EXECUTE, reinterpret_cast<const void *>(function), len);
+	return breakpoint(Access::EXECUTE, reinterpret_cast<const void *>(function),
+			  EXECUTE_LENGTH);
 }
 
 /* The same, for all tasks that come from the one that opens it. */

@@ -143,11 +143,7 @@ static void refreshes(const Part &part)
 	scene.close();
 }
 
-#ifdef __x86_64__
-constexpr char GETPPID[] = "__x64_sys_getppid";
-#else
-constexpr char GETPPID[] = "__arm64_sys_getppid";
-#endif
+constexpr char GETPPID[] = SYSCALL_SYMBOL("getppid");
 
 /* A program on a kprobe reads the watched word: no other can run then, and that is counted. */
 static void nested(const Part &part)

@@ -18,12 +18,6 @@ KEPT_APART void store(uint64_t value, volatile uint64_t *to)
 	*to = value;
 }
 
-#ifdef __x86_64__
-constexpr uint64_t FIRST_ARGUMENT = 1 << 5; /* of attr.sample_regs_user: PERF_REG_X86_DI */
-#else
-constexpr uint64_t FIRST_ARGUMENT = 1; /* PERF_REG_ARM64_X0 */
-#endif
-
 perf_event_attr saying_value(perf_event_attr attr)
 {
 	attr.sample_type = PERF_SAMPLE_REGS_USER;

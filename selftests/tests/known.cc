@@ -277,7 +277,7 @@ static void run_first()
 {
 	constexpr uint64_t BYTES = 64;
 	const timespec not_hit = { .tv_sec = 0, .tv_nsec = 2'000'000 };
-	perf_event_attr attr = breakpoint(Access::EXECUTE, nullptr, sizeof(long));
+	perf_event_attr attr = breakpoint(Access::EXECUTE, nullptr, EXECUTE_LENGTH);
 	const sigset_t signals = set_of({ SIGUSR1 });
 
 	sigprocmask(SIG_BLOCK, &signals, nullptr);

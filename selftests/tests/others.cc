@@ -77,11 +77,7 @@ static perf_event_attr tracepoint()
 	return attr;
 }
 
-#ifdef __x86_64__
-static constexpr char sys_getppid[] = "__x64_sys_getppid";
-#else
-static constexpr char sys_getppid[] = "__arm64_sys_getppid";
-#endif
+static constexpr char sys_getppid[] = SYSCALL_SYMBOL("getppid");
 
 static perf_event_attr kprobe_on(const char *symbol)
 {

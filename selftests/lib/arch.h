@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* All that differs between the architectures. The tests themselves are the same. */
+#pragma once
+
+#include <signal.h>
+#include <sys/user.h>
+#include <ucontext.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#if defined(__x86_64__)
+
+constexpr size_t EXECUTE_LENGTH = sizeof(long); /* attr.bp_len, arch/x86/kernel/hw_breakpoint.c */
+constexpr bool STOPS_BEFORE_ACCESS = false; /* where a watchpoint hits: before, or behind it */
+constexpr uint64_t FIRST_ARGUMENT = 1 << 5; /* of attr.sample_regs_user: PERF_REG_X86_DI */
+#define SYSCALL_SYMBOL(name) "__x64_sys_" name /* of a system call in the kernel */
+
+/* In assembly: the first argument is an address, and gets what the second is. */
+#define ASM_STORE "mov %esi, (%rdi)\n"
+#define ASM_GETPPID "mov $110, %eax\n" /* The system call is ASM_SYSCALL, which is to follow. */
+#define ASM_SYSCALL "syscall\n"
+
+inline auto &pc_of(user_regs_struct &registers)
+{
+	return registers.rip;
+}
+
+inline auto &pc_of(ucontext_t &context)
+{
+	return context.uc_mcontext.gregs[REG_RIP];
+}
+
+#elif defined(__aarch64__)
+
+constexpr size_t EXECUTE_LENGTH = 4;
+constexpr bool STOPS_BEFORE_ACCESS = true;
+constexpr uint64_t FIRST_ARGUMENT = 1; /* PERF_REG_ARM64_X0 */
+#define SYSCALL_SYMBOL(name) "__arm64_sys_" name
+
+#define ASM_STORE "str w1, [x0]\n"
+#define ASM_GETPPID "mov x8, #173\n"
+#define ASM_SYSCALL "svc #0\n"
+
+inline auto &pc_of(user_regs_struct &registers)
+{
+	return registers.pc;
+}
+
+inline auto &pc_of(ucontext_t &context)
+{
+	return context.uc_mcontext.pc;
+}
+
+#else
+#error "lib/arch.h does not know this architecture"
+#endif

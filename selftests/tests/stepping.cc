@@ -1,0 +1,685 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * C13: the instruction of a breakpoint is executed once for each hit, whoever stops there, steps
+ * from there, or handles a signal there. x86 has RF for it; arm64 has to step over the instruction,
+ * with its breakpoints off meanwhile.
+ */
+#include <elf.h>
+#include <setjmp.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <ctime>
+
+#include "lib/arch.h"
+#include "tests/common.h"
+
+/* Each instruction that is stepped over or onto has a name. */
+asm(".pushsection .text\n"
+    ".balign 16\n"
+    "stepped_1: nop\n"
+    "stepped_2: nop\n"
+    "stepped_3: nop\n"
+    "ret\n"
+    ".balign 16\n"
+    "store_1: " ASM_STORE
+    "store_2: nop\n"
+    "store_3: nop\n"
+    "ret\n"
+    ".balign 16\n"
+    "getppid_0: " ASM_GETPPID
+    "getppid_1: " ASM_SYSCALL
+    "getppid_2: ret\n"
+    ".popsection\n");
+
+extern "C" {
+void stepped_1();
+void stepped_2();
+void stepped_3();
+void store_1(volatile uint32_t *to, uint32_t value);
+void store_2();
+void store_3();
+long getppid_0();
+void getppid_1();
+void getppid_2();
+}
+
+namespace {
+
+template <typename Function> uint64_t address(Function *function)
+{
+	return reinterpret_cast<uintptr_t>(function);
+}
+
+volatile struct {
+	uint32_t watched, beside;
+} words;
+
+/* What hits: a body, what it hits, where it is then, and the two instructions behind. */
+struct Place {
+	const char *name;
+	int (*run)();
+	perf_event_attr (*attr)();
+	void (*at)(), (*next)(), (*after)();
+};
+
+int call()
+{
+	for (uint64_t i = 0; i < HITS; i++)
+		stepped_1();
+	return 0;
+}
+
+int store()
+{
+	for (uint32_t i = 0; i < HITS; i++) {
+		store_1(&words.watched, i);
+		if (words.watched != i)
+			return 1;
+		words.beside = i; /* for QEMU's TCG, see breakpoints.cc */
+	}
+	return 0;
+}
+
+int system_call()
+{
+	for (uint64_t i = 0; i < HITS; i++)
+		if (getppid_0() != getppid())
+			return 1;
+	return 0;
+}
+
+perf_event_attr at_call()
+{
+	return breakpoint(stepped_1);
+}
+
+perf_event_attr at_store()
+{
+	return breakpoint(store_1);
+}
+
+perf_event_attr at_word()
+{
+	return breakpoint(Access::WRITE, &words.watched, sizeof(words.watched));
+}
+
+perf_event_attr at_system_call()
+{
+	return breakpoint(getppid_1);
+}
+
+void (*const store_at)() = reinterpret_cast<void (*)()>(STOPS_BEFORE_ACCESS ? address(store_1)
+									    : address(store_2));
+const Place places[] = {
+	{ "call", call, at_call, stepped_1, stepped_2, stepped_3 },
+	{ "store", store, at_word, store_at, STOPS_BEFORE_ACCESS ? store_2 : store_3,
+	  STOPS_BEFORE_ACCESS ? store_3 : nullptr },
+	{ "system_call", system_call, at_system_call, getppid_1, getppid_2, nullptr },
+};
+
+/* How a hit tells of itself. */
+struct Way {
+	const char *name;
+	bool sigtrap, program;
+} const ways[] = {
+	{ "setsig", false, false },
+	{ "setsig.program", false, true },
+	{ "sigtrap", true, false },
+	{ "sigtrap.program", true, true },
+};
+
+/* An enabled event that sends its signal to the task itself. */
+class Telling {
+public:
+	Telling(const perf_event_attr &attr, const Way &way, pid_t pid = 0)
+		: event_((way.sigtrap && !has_sigtrap() ? unavailable("no attr.sigtrap") : void(),
+			  with_sigtrap(attr, way.sigtrap)),
+			 pid)
+		, signal(way.sigtrap ? SIGTRAP : SETSIG)
+	{
+		if (!way.sigtrap)
+			event_.async(SETSIG, pid ?: gettid());
+		if (way.program) {
+			filter_.emplace();
+			filter_->returns(1);
+			event_.must_attach(*filter_);
+		}
+		event_.enable();
+	}
+
+	uint64_t count() const { return event_.count(); }
+	Event &event() { return event_; }
+
+private:
+	Event event_;
+	std::optional<Filter> filter_;
+
+public:
+	const int signal;
+};
+
+/* An enabled event that counts, and tells nobody. */
+class Counting : public Event {
+public:
+	explicit Counting(const perf_event_attr &attr, pid_t pid = 0)
+		: Event(attr, pid)
+	{
+		enable();
+	}
+};
+
+/* ---- a tracer */
+
+class Tracee {
+public:
+	explicit Tracee(int (*body)())
+		: child_([=] {
+			ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
+			raise(SIGSTOP);
+			return body();
+		})
+	{
+		status_ = child_.wait();
+		stopped_by(SIGSTOP);
+	}
+
+	pid_t pid() const { return child_.pid(); }
+
+	/* Whether it has stopped again; else it has ended. */
+	bool resume(__ptrace_request how, int sig = 0)
+	{
+		if (ptrace(how, child_.pid(), nullptr, sig))
+			setup_failed("ptrace", errno);
+		status_ = child_.wait();
+		return WIFSTOPPED(status_);
+	}
+
+	void stopped_by(int sig)
+	{
+		if (!WIFSTOPPED(status_) || WSTOPSIG(status_) != sig)
+			fail("wait status %#x, where signal %d was to stop it", status_, sig);
+	}
+
+	void to(__ptrace_request how, int sig, int stops_by, void (*at)(), int line = __builtin_LINE())
+	{
+		resume(how, sig);
+		stopped_by(stops_by);
+		if (at && pc() != address(at))
+			fail("stopped at %#lx, not at %#lx (line %d)", pc(), address(at), line);
+	}
+
+	void ends()
+	{
+		EXPECT_EQ(status_, 0, "its end");
+	}
+
+	uint64_t pc() const
+	{
+		user_regs_struct registers;
+		iovec whole = { &registers, sizeof(registers) };
+
+		if (ptrace(PTRACE_GETREGSET, child_.pid(), NT_PRSTATUS, &whole))
+			setup_failed("PTRACE_GETREGSET", errno);
+		return pc_of(registers);
+	}
+
+private:
+	Child child_;
+	int status_;
+};
+
+void check_continue(const Place &place, const Way &way)
+{
+	Tracee tracee(place.run);
+	Telling hits(place.attr(), way, tracee.pid());
+
+	for (uint64_t i = 0; i < HITS; i++)
+		tracee.to(PTRACE_CONT, 0, hits.signal, place.at);
+	tracee.resume(PTRACE_CONT);
+	tracee.ends();
+	EXPECT_EQ(hits.count(), HITS, "hits counted");
+}
+
+void check_step(const Place &place, const Way &way)
+{
+	Tracee tracee(place.run);
+	Telling hits(place.attr(), way, tracee.pid());
+
+	for (uint64_t i = 0; i < HITS; i++) {
+		tracee.to(PTRACE_CONT, 0, hits.signal, place.at);
+		tracee.to(PTRACE_SINGLESTEP, 0, SIGTRAP, place.next);
+		if (place.after)
+			tracee.to(PTRACE_SINGLESTEP, 0, SIGTRAP, place.after);
+	}
+	tracee.resume(PTRACE_CONT);
+	tracee.ends();
+	EXPECT_EQ(hits.count(), HITS, "hits counted");
+}
+
+/* ---- a handler */
+
+std::atomic<uint64_t> handled, other_handled;
+
+void count_signal(int, siginfo_t *, void *)
+{
+	/* The same instruction that hits again and again never comes to an end. */
+	if (++handled > 100 * HITS)
+		fail("a storm of signals");
+}
+
+void count_other(int, siginfo_t *, void *)
+{
+	other_handled++;
+}
+
+/* sigaction(2), to the end of the test. */
+void handle(int sig, void (*handler)(int, siginfo_t *, void *), int flags = 0)
+{
+	struct sigaction action = {};
+
+	action.sa_sigaction = handler;
+	action.sa_flags = SA_SIGINFO | SA_RESTART | flags;
+	sigaction(sig, &action, nullptr);
+}
+
+void check_handler(const Place &place, const Way &way)
+{
+	Telling hits(place.attr(), way);
+
+	handle(hits.signal, count_signal);
+	EXPECT_EQ(place.run(), 0, "what the calls came to");
+	EXPECT_EQ(hits.count(), HITS, "hits counted");
+	EXPECT_EQ(handled, HITS, "signals");
+}
+
+const bool added = [] {
+	for (const Place &place : places) {
+		for (const Way &way : ways) {
+			const std::string name = std::string(place.name) + "." + way.name;
+
+			add_test({ "stepping.continue." + name, "C13",
+				   "a tracer that continues from each hit meets them all",
+				   [&] { check_continue(place, way); } });
+			add_test({ "stepping.step." + name, "C13",
+				   "a tracer steps from a hit, by one instruction at a time",
+				   [&] { check_step(place, way); } });
+			add_test({ "stepping.handler." + name, "C13",
+				   "who handles the signal of a hit itself gets it once",
+				   [&] { check_handler(place, way); } });
+		}
+	}
+	return true;
+}();
+
+const Way &SETSIG_ALONE = ways[0], &SETSIG_PROGRAM = ways[1];
+
+} // namespace
+
+TEST("stepping.walk", "C13", "a tracer that steps all the way meets each breakpoint once")
+{
+	Tracee tracee(call);
+	Telling hits(breakpoint(stepped_2), SETSIG_PROGRAM, tracee.pid());
+	uint64_t met = 0;
+
+	for (uint64_t last = 0, pc; tracee.resume(PTRACE_SINGLESTEP); last = pc) {
+		pc = tracee.pc();
+		met += pc == last && pc == address(stepped_2);
+		if (pc != last && last == address(stepped_2))
+			EXPECT_EQ(pc, address(stepped_3), "the instruction after the breakpoint");
+	}
+	tracee.ends();
+	EXPECT_EQ(met, HITS, "stops at the breakpoint");
+	EXPECT_EQ(hits.count(), HITS, "hits counted");
+}
+
+TEST("stepping.rejected_between", "C13", "steps and stops go on beside a rejected breakpoint")
+{
+	Tracee tracee(call);
+	Telling first(breakpoint(stepped_1), SETSIG_PROGRAM, tracee.pid());
+	Telling last(breakpoint(stepped_3), SETSIG_PROGRAM, tracee.pid());
+	Event rejected(breakpoint(stepped_2), tracee.pid());
+	Filter none;
+
+	rejected.async(SETSIG, tracee.pid());
+	rejected.enable(none);
+	for (uint64_t i = 0; i < HITS; i++) {
+		tracee.to(PTRACE_CONT, 0, SETSIG, stepped_1);
+		if (i & 1)
+			tracee.to(PTRACE_SINGLESTEP, 0, SIGTRAP, stepped_2);
+		if ((i & 3) == 3)
+			tracee.to(PTRACE_SINGLESTEP, 0, SIGTRAP, stepped_3);
+		tracee.to(PTRACE_CONT, 0, SETSIG, stepped_3);
+	}
+	tracee.resume(PTRACE_CONT);
+	tracee.ends();
+	EXPECT_EQ(first.count(), HITS, "hits of the first");
+	EXPECT_EQ(rejected.count(), HITS, "hits of the rejected one");
+	EXPECT_EQ(last.count(), HITS, "hits of the last");
+}
+
+TEST("stepping.detach", "C13", "a breakpoint goes on when a tracer detaches at its hit")
+{
+	Tracee tracee(call);
+	Telling hits(breakpoint(stepped_1), SETSIG_ALONE, tracee.pid());
+	Counting next(breakpoint(stepped_2), tracee.pid());
+
+	tracee.to(PTRACE_CONT, 0, SETSIG, stepped_1);
+	hits.event().disable();
+
+	Counting rest(breakpoint(stepped_1), tracee.pid());
+
+	ptrace(PTRACE_DETACH, tracee.pid(), nullptr, nullptr);
+	while (next.count() < HITS)
+		usleep(1000);
+	EXPECT_EQ(rest.count(), HITS - 1, "hits after that one");
+}
+
+TEST("stepping.untraced", "C13", "a system call with a breakpoint is no affair of a tracer")
+{
+	Tracee tracee(system_call);
+	Counting hits(at_system_call(), tracee.pid()), next(breakpoint(getppid_2), tracee.pid());
+
+	tracee.resume(PTRACE_CONT);
+	tracee.ends();
+	EXPECT_EQ(hits.count(), HITS, "hits counted");
+	EXPECT_EQ(next.count(), HITS, "returns counted");
+}
+
+TEST("stepping.counted", "C13", "a system call is counted at its instruction, and nothing else")
+{
+	Counting hits(at_system_call()), next(breakpoint(getppid_2));
+
+	EXPECT_EQ(system_call(), 0, "what the calls came to");
+	EXPECT_EQ(hits.count(), HITS, "hits counted");
+	EXPECT_EQ(next.count(), HITS, "returns counted");
+}
+
+/* A breakpoint and a watchpoint on the one instruction, each with its signal. */
+TEST("stepping.handler.both", "C13", "one instruction hits twice, and each hit is handled once")
+{
+	Telling call(at_store(), SETSIG_ALONE);
+	Event word(at_word());
+
+	word.async(SIGUSR1, gettid());
+	word.enable();
+	handle(SETSIG, count_signal);
+	handle(SIGUSR1, count_other);
+	EXPECT_EQ(store(), 0, "what was stored");
+	EXPECT_EQ(call.count(), HITS, "hits of the breakpoint");
+	EXPECT_EQ(handled, HITS, "signals of the breakpoint");
+	EXPECT_EQ(word.count(), HITS, "hits of the watchpoint");
+	EXPECT_EQ(other_handled, HITS, "signals of the watchpoint");
+}
+
+static Event *removed;
+
+TEST("stepping.handler.removes", "C13", "a handler may disable its breakpoint, and no other is passed")
+{
+	Telling call(at_store(), SETSIG_ALONE);
+	Event word(at_word());
+
+	removed = &call.event();
+	word.async(SIGUSR1, gettid());
+	word.enable();
+	handle(SETSIG, [](int, siginfo_t *, void *) {
+		count_signal(0, nullptr, nullptr);
+		removed->disable();
+	});
+	handle(SIGUSR1, count_other);
+	for (uint32_t i = 0; i < HITS; i++) {
+		call.event().enable();
+		store_1(&words.watched, i);
+		words.beside = i;
+	}
+	EXPECT_EQ(call.count(), HITS, "hits of the breakpoint");
+	EXPECT_EQ(handled, HITS, "signals of the breakpoint");
+	EXPECT_EQ(word.count(), HITS, "hits of the watchpoint");
+	EXPECT_EQ(other_handled, HITS, "signals of the watchpoint");
+}
+
+static sigjmp_buf before;
+
+TEST("stepping.handler.longjmp", "C13", "a handler may leave by siglongjmp, and its hit is forgotten")
+{
+	Telling hits(breakpoint(stepped_2), SETSIG_ALONE);
+	Counting next(breakpoint(stepped_3));
+
+	handle(SETSIG, [](int, siginfo_t *, void *) {
+		count_signal(0, nullptr, nullptr);
+		siglongjmp(before, 1);
+	});
+	for (std::atomic<uint64_t> i = 0; i < HITS; i++)
+		if (!sigsetjmp(before, 1))
+			stepped_1();
+	EXPECT_EQ(hits.count(), HITS, "hits counted");
+	EXPECT_EQ(handled, HITS, "signals");
+	EXPECT_EQ(next.count(), 0, "executions of the instruction");
+}
+
+static std::atomic<int> depth;
+
+TEST("stepping.handler.recursion", "C13", "a handler may run onto the breakpoint itself")
+{
+	Telling hits(breakpoint(stepped_1), SETSIG_ALONE);
+	Counting next(breakpoint(stepped_2));
+
+	handle(
+		SETSIG,
+		[](int, siginfo_t *, void *) {
+			count_signal(0, nullptr, nullptr);
+			if (depth < 3) {
+				depth++;
+				stepped_1();
+				depth--;
+			}
+		},
+		SA_NODEFER);
+	call();
+	EXPECT_EQ(hits.count(), 4 * HITS, "hits counted");
+	EXPECT_EQ(handled, 4 * HITS, "signals");
+	EXPECT_EQ(next.count(), 4 * HITS, "executions of the instruction");
+}
+
+TEST("stepping.handler.blocked", "C13", "a hit in the handler whose signal is blocked waits its turn")
+{
+	Telling hits(breakpoint(stepped_1), SETSIG_ALONE);
+	Counting next(breakpoint(stepped_2));
+
+	handle(SETSIG, [](int, siginfo_t *, void *) {
+		if (handled++ % 2 == 0)
+			stepped_1();
+	});
+	call();
+	EXPECT_EQ(hits.count(), 2 * HITS, "hits counted");
+	EXPECT_EQ(handled, 2 * HITS, "signals");
+	EXPECT_EQ(next.count(), 2 * HITS, "executions of the instruction");
+}
+
+TEST("stepping.handler.nested", "C13", "a handler is interrupted by another, and its hit is told once")
+{
+	Telling hits(breakpoint(stepped_1), SETSIG_ALONE);
+	Counting next(breakpoint(stepped_2));
+
+	handle(SETSIG, [](int, siginfo_t *, void *) {
+		count_signal(0, nullptr, nullptr);
+		raise(SIGUSR1);
+	});
+	handle(SIGUSR1, count_other);
+	call();
+	EXPECT_EQ(hits.count(), HITS, "hits counted");
+	EXPECT_EQ(handled, HITS, "signals");
+	EXPECT_EQ(other_handled, HITS, "signals of the other");
+	EXPECT_EQ(next.count(), HITS, "executions of the instruction");
+}
+
+TEST("stepping.handler.two_frames", "C13", "two signals of one hit are handled, and it is told once")
+{
+	Telling hits(breakpoint(stepped_1), SETSIG_ALONE);
+	Event second(breakpoint(stepped_1));
+	Counting next(breakpoint(stepped_2));
+
+	second.async(SIGUSR1, gettid());
+	second.enable();
+	handle(SETSIG, count_signal);
+	handle(SIGUSR1, count_other);
+	call();
+	EXPECT_EQ(hits.count(), HITS, "hits counted");
+	EXPECT_EQ(handled, HITS, "signals");
+	EXPECT_EQ(other_handled, HITS, "signals of the other");
+	EXPECT_EQ(next.count(), HITS, "executions of the instruction");
+}
+
+/* Where it goes to is a breakpoint, too, which has not hit yet. */
+TEST("stepping.handler.goes_elsewhere", "C13", "a handler may change where its program goes on")
+{
+	Telling hits(breakpoint(stepped_1), SETSIG_ALONE);
+	Counting skipped(breakpoint(stepped_2));
+
+	handle(SETSIG, [](int, siginfo_t *, void *context) {
+		count_signal(0, nullptr, nullptr);
+		pc_of(*static_cast<ucontext_t *>(context)) = address(stepped_3);
+	});
+	call();
+	EXPECT_EQ(hits.count(), HITS, "hits counted");
+	EXPECT_EQ(handled, HITS, "signals");
+	EXPECT_EQ(skipped.count(), 0, "executions of what was skipped");
+}
+
+static int call_handled()
+{
+	handle(SETSIG, count_signal);
+	call();
+	return handled != HITS;
+}
+
+TEST("stepping.handler.traced", "C13", "a tracer that hands the signal on is not stopped twice")
+{
+	Tracee tracee(call_handled);
+	Telling hits(breakpoint(stepped_1), SETSIG_ALONE, tracee.pid());
+
+	tracee.to(PTRACE_CONT, 0, SETSIG, stepped_1);
+	for (uint64_t i = 1; i < HITS; i++)
+		tracee.to(PTRACE_CONT, SETSIG, SETSIG, stepped_1);
+	tracee.resume(PTRACE_CONT, SETSIG);
+	tracee.ends();
+	EXPECT_EQ(hits.count(), HITS, "hits counted");
+}
+
+TEST("stepping.handler.traced_step", "C13", "a tracer steps through the handler, and back")
+{
+	Tracee tracee(call_handled);
+	Telling hits(breakpoint(stepped_1), SETSIG_ALONE, tracee.pid());
+	Counting next(breakpoint(stepped_2), tracee.pid());
+
+	for (uint64_t i = 0; i < HITS; i++) {
+		tracee.to(PTRACE_CONT, 0, SETSIG, stepped_1);
+		tracee.to(PTRACE_SINGLESTEP, SETSIG, SIGTRAP, nullptr);
+		EXPECT_EQ(tracee.pc(), address(count_signal), "the entry of the handler");
+		for (int steps = 0; steps < 300 && tracee.pc() != address(stepped_2); steps++)
+			tracee.to(PTRACE_SINGLESTEP, 0, SIGTRAP, nullptr);
+		EXPECT_EQ(tracee.pc(), address(stepped_2), "the instruction after the breakpoint");
+	}
+	tracee.resume(PTRACE_CONT);
+	tracee.ends();
+	EXPECT_EQ(hits.count(), HITS, "hits counted");
+	EXPECT_EQ(next.count(), HITS, "executions of the instruction");
+}
+
+/* The tracer's own step is none over the breakpoint that it has led to. */
+TEST("stepping.handler.stepped_onto", "C13", "a signal at a breakpoint that was not hit yet hides nothing")
+{
+	Tracee tracee(call_handled);
+	Telling hits(breakpoint(stepped_1), SETSIG_ALONE, tracee.pid());
+	Counting next(breakpoint(stepped_2), tracee.pid());
+
+	for (uint64_t i = 0; i < HITS; i++) {
+		tracee.to(PTRACE_CONT, 0, SETSIG, stepped_1);
+		tracee.to(PTRACE_SINGLESTEP, 0, SIGTRAP, stepped_2);
+		EXPECT_EQ(next.count(), i, "hits of the next one, before it is executed");
+		tracee.to(PTRACE_SINGLESTEP, SETSIG, SIGTRAP, nullptr);
+	}
+	tracee.resume(PTRACE_CONT);
+	tracee.ends();
+	EXPECT_EQ(hits.count(), HITS, "hits counted");
+	EXPECT_EQ(next.count(), HITS, "hits of the next one");
+}
+
+/* ---- all at once */
+
+static std::atomic<uint64_t> abandoned, jumps;
+static std::atomic<int> active, in_timer;
+static unsigned drawn = 1;
+
+static unsigned draw(unsigned below)
+{
+	drawn = drawn * 1103515245 + 12345;
+	return (drawn >> 16) % below;
+}
+
+static void on_hit(int, siginfo_t *, void *)
+{
+	handled++;
+	active++;
+	switch (draw(16)) {
+	case 0:
+		if (in_timer)
+			break;
+		/* All handlers that are active have a hit whose instruction is not executed. */
+		jumps++;
+		abandoned += active;
+		active = 0;
+		siglongjmp(before, 1);
+	case 1 ... 4:
+		if (active < 4)
+			stepped_1();
+		break;
+	case 5:
+		sched_yield();
+	}
+	active--;
+}
+
+static void on_timer(int, siginfo_t *, void *)
+{
+	other_handled++;
+	in_timer++;
+	stepped_1();
+	store_1(&words.watched, 0);
+	in_timer--;
+}
+
+TEST("stepping.handler.all", "C13", "signals, jumps and timers at once: each hit is told once")
+{
+	constexpr uint64_t ROUNDS = 3000;
+	Telling hits(breakpoint(stepped_1), SETSIG_ALONE);
+	Counting next(breakpoint(stepped_2)), call(at_store()), word(at_word());
+	const itimerspec often = { { 0, 1'700'000 }, { 0, 1'700'000 } }, never = {};
+	sigevent event = {};
+	timer_t timer;
+
+	handle(SETSIG, on_hit, SA_NODEFER);
+	handle(SIGALRM, on_timer);
+	event.sigev_notify = SIGEV_SIGNAL;
+	event.sigev_signo = SIGALRM;
+	if (timer_create(CLOCK_MONOTONIC, &event, &timer))
+		setup_failed("timer_create", errno);
+	timer_settime(timer, 0, &often, nullptr);
+	for (std::atomic<uint64_t> i = 0; i < ROUNDS; i++) {
+		if (!sigsetjmp(before, 1))
+			stepped_1();
+		store_1(&words.watched, i);
+		words.beside = i;
+	}
+	timer_settime(timer, 0, &never, nullptr);
+	EXPECT_EQ(hits.count(), handled, "hits counted, of those told");
+	EXPECT_EQ(next.count(), handled - abandoned, "executions of the instruction");
+	EXPECT_EQ(call.count(), ROUNDS + other_handled, "hits of the breakpoint at the store");
+	EXPECT_EQ(word.count(), ROUNDS + other_handled, "hits of the watchpoint");
+	EXPECT_GT(jumps, 0, "jumps");
+	EXPECT_GT(other_handled, 0, "timers");
+}
