@@ -78,8 +78,8 @@ def printable(text):
     return re.sub(r"[^\x20-\x7e]", "?", text)
 
 
-def columns(rows):
+def columns(rows, gap=2):
     """The lines of a table: the first cell to the left, the others to the right."""
     width = [max(len(str(row[i])) for row in rows) for i in range(len(rows[0]))]
-    return ["  ".join([str(row[0]).ljust(width[0])] +
+    return [(" " * gap).join([str(row[0]).ljust(width[0])] +
                       [str(cell).rjust(w) for cell, w in zip(row[1:], width[1:])]).rstrip() for row in rows]
