@@ -99,7 +99,7 @@ static int debug(const sockaddr_un &service)
 	return 0;
 }
 
-TEST("uses.unprivileged", "C15",
+TEST("uses.unprivileged", "C1",
      "a debugger without rights seeks with what it is lent, and wakes once")
 {
 	/* In the abstract namespace, so that nothing of it stays: unix(7). */
