@@ -4,7 +4,7 @@
 BASE ?= 6.1
 BASES = $(shell /usr/bin/python3 -B scripts/lab make bases)
 MEASURED = $(shell /usr/bin/python3 -B scripts/lab make measured)
-export VERSION KSRC BUILD ACCEL
+export VERSION KSRC BUILD ACCEL URL
 
 help:
 	@echo 'BPF programs that suppress every side effect of a perf overflow, on long-term kernels'
@@ -34,6 +34,7 @@ help:
 	@echo '  make kabi          does a module of the stock kernel load on the patched one?'
 	@echo '  make dist          dist/linux-BASE.mbox for git am, selftests included, and a cover letter;'
 	@echo '                     of 7.3 also what goes to whom upstream, in dist/upstream'
+	@echo '  make labs          dist/labs for other schedulers of tests: LAVA, kselftest, autopkgtest, KCIDB'
 	@echo 'measure it'
 	@echo '  make bench         what a hit costs, against every other way to stop at it, of what is built'
 	@echo
@@ -67,6 +68,9 @@ prefixes:
 
 dist:
 	@scripts/dist $(BASE)
+
+labs:
+	@scripts/labs
 
 try:
 	@scripts/try $(BASE) $(foreach test,$(TEST),'$(test)')
@@ -127,5 +131,5 @@ probe: selftests
 clean:
 	rm -rf $(or $(BUILD),build)
 
-.PHONY: help verify try matrix check series-check prefixes dist mutants kabi peers bench soak faults debug \
+.PHONY: help verify try matrix check series-check prefixes dist labs mutants kabi peers bench soak faults debug \
 	stress fuzz apply livepatch livepatch-deb verify-live fetch selftests probe clean

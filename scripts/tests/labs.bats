@@ -279,3 +279,19 @@ installed() {
 	installed '1..1|ok 1 a.one # SKIP' 0 0 1 4
 	[ "$status" -eq 77 ]
 }
+
+@test "labs: export: JUnit counts a skip as a skip, a failure as a failure" {
+	mkdir -p "$BUILD/linux/selftests"
+	printf '#!/bin/sh\necho %q\n' '{"rules": [], "tests": []}' >"$BUILD/linux/selftests/perf_bpf_filter"
+	chmod +x "$BUILD/linux/selftests/perf_bpf_filter"
+	printf '%s\n' 'ok 1 stock: a' 'ok 2 stock: b # SKIP' 'not ok 3 patched: a: got 5' 1..3 >"$BUILD/results-6.1.tap"
+	printf '{"of": "12", "deadly": [], "stock": {"error": null, "tests": {}, "reasons": {}, "logs": "%s"}, "patched": {"error": null, "tests": {}, "reasons": {}}}' \
+		"$BUILD/linux/stock" >"$BUILD/results-6.1.json"
+	run "$SCRIPTS/export"
+	[ "$status" -eq 0 ]
+	grep -q 'failures="1" skipped="1" tests="3"' "$BUILD/export/6.1.junit.xml"
+	grep -q '"checkouts"' "$BUILD/export/6.1.kcidb.json"
+	rm "$BUILD/results-6.1.json"
+	run "$SCRIPTS/export"
+	one_line "export: no results; make verify BASE=6.1 measures them"
+}
