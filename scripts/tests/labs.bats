@@ -120,6 +120,10 @@ reads() {
 	console "lab: exit 0 $(printf %064d 0)"
 	console "$(signed 0)"
 	reads forged
+	ran "$GREEN"
+	console "$(signed 0)"
+	console "$(signed 0)"
+	reads forged
 	# Where a line does not begin, it is none.
 	ran "$GREEN"
 	console "x $(signed 0)"
