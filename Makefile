@@ -4,7 +4,7 @@
 BASE ?= 6.1
 BASES = $(shell /usr/bin/python3 -B scripts/lab make bases)
 MEASURED = $(shell /usr/bin/python3 -B scripts/lab make measured)
-export VERSION KSRC BUILD ACCEL URL
+export VERSION KSRC BUILD ACCEL
 
 help:
 	@echo 'BPF programs that suppress every side effect of a perf overflow, on long-term kernels'
@@ -71,6 +71,7 @@ dist:
 
 labs:
 	@scripts/labs
+.PHONY: labs
 
 try:
 	@scripts/try $(BASE) $(foreach test,$(TEST),'$(test)')
@@ -131,5 +132,5 @@ probe: selftests
 clean:
 	rm -rf $(or $(BUILD),build)
 
-.PHONY: help verify try matrix check series-check prefixes dist labs mutants kabi peers bench soak faults debug \
+.PHONY: help verify try matrix check series-check prefixes dist mutants kabi peers bench soak faults debug \
 	stress fuzz apply livepatch livepatch-deb verify-live fetch selftests probe clean
