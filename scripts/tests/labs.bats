@@ -166,6 +166,20 @@ reads() {
 	one_line "labs: no such base: 4.19 (there is:*6.1*"
 }
 
+@test "labs: no jobs to run, or none of that base" {
+	run "$SCRIPTS/lava/run" 4.19
+	one_line "run: no *dist/labs; make labs writes it*"
+}
+
+@test "labs: a log or a key that is not there" {
+	run "$SCRIPTS/lava/read" "$T/none" "$T/key" "$T/out"
+	one_line "read: $T/none: No such file or directory"
+	ran "$GREEN"
+	run "$SCRIPTS/lava/read" "$T/log" "$T/none" "$T/out"
+	one_line "read: $T/none: No such file or directory"
+	[ ! -e "$T/out/boot.json" ]
+}
+
 # The files as make labs writes them, of a kernel of four bytes.
 written() {
 	mkdir -p "$T/stock/obj/arch/x86/boot" "$T/patched/obj/arch/x86/boot" "$T/out/lava"
