@@ -35,6 +35,7 @@ help:
 	@echo '  make kabi          does a module of the stock kernel load on the patched one?'
 	@echo '  make dist          dist/linux-BASE.mbox for git am, selftests included, and a cover letter;'
 	@echo '                     of 7.3 also what goes to whom upstream, in dist/upstream'
+	@echo '  make labs          dist/labs for other schedulers of tests: LAVA, kselftest, autopkgtest, KCIDB'
 	@echo 'measure it'
 	@echo '  make bench         what a hit costs, against every other way to stop at it, of what is built'
 	@echo
@@ -71,6 +72,10 @@ prefixes:
 
 dist:
 	@scripts/dist $(BASE)
+
+labs:
+	@scripts/labs
+.PHONY: labs
 
 try:
 	@scripts/try $(BASE) $(foreach test,$(TEST),'$(test)')

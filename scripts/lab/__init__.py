@@ -8,6 +8,8 @@
   splat     what a console says when a kernel complains
   tree      trees, builds and boots in the build folder
   verdict   the stock and the patched guest, judged
+  lava      what LAVA left of a guest
+  kcidb     a result, in the words of KCIDB
   variants  many boots that differ in one thing: soak, prefixes, mutants, debug
 """
 import argparse

@@ -58,6 +58,12 @@ def parse(text):
     return results
 
 
+def results(lines):
+    """(test name, result) of each line that is one, whatever stands between them."""
+    return [(match[3], "skip" if match[4] else "pass" if match[1] == "ok" else "fail")
+            for match in map(RESULT.fullmatch, lines) if match]
+
+
 def reasons(text):
     """Test name -> the first thing that it said."""
     found = {}

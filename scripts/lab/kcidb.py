@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What make verify found of a base, in the words of KCIDB 5.3, to which labs report."""
+import re
+
+ORIGIN = "perf_bpf_filter"
+STATUS = {"pass": "PASS", "fail": "FAIL", "skip": "SKIP"}
+
+
+def run(name, kernel, guest, deadly, about, rules):
+    """(checkout, build, tests) of a guest."""
+    version = guest.get("kernel") or name
+    one = f"{ORIGIN}:{version}-{kernel}-{about}"
+    comment = f"Linux {version}" + (f" with patches/linux-{name}" if kernel != "stock" else "")
+    checkout = {"id": one, "origin": ORIGIN, "valid": True, "comment": comment}
+    build = {"id": one, "origin": ORIGIN, "checkout_id": one, "architecture": "x86_64", "status": "PASS",
+             "config_name": "Kconfig.fragment"}
+
+    def test(path, status, said=None, **misc):
+        found = {"id": f"{one}-{path}", "origin": ORIGIN, "build_id": one, "path": path, "status": status,
+                 "environment": {"comment": f"QEMU, {guest.get('accel', 'tcg')}"}, "misc": misc}
+        return {**found, "log_excerpt": said} if said else found
+
+    results = guest["tests"].values()
+    whole = "ERROR" if guest["error"] else "FAIL" if "fail" in results or deadly else "PASS"
+    tests = [test(ORIGIN, whole, guest["error"])]
+    tests += [test(f"{ORIGIN}.{name}", STATUS[result], guest["reasons"].get(name), rule=rules.get(name, "?"))
+              for name, result in guest["tests"].items()]
+    tests += [test(f"{ORIGIN}.{name}", "FAIL", "the kernel does not survive it", rule=rules.get(name, "?")) for name in deadly]
+    return checkout, build, tests
+
+
+def document(name, found, rules):
+    about = re.sub(r"\W", "_", found["of"] or "unknown")
+    runs = [run(name, kernel, found[kernel], found["deadly"] if kernel == "stock" else [], about, rules)
+            for kernel in ("stock", "patched")]
+    return {"version": {"major": 5, "minor": 3}, "checkouts": [checkout for checkout, _, _ in runs],
+            "builds": [build for _, build, _ in runs], "tests": [test for _, _, tests in runs for test in tests]}

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What lava-run left of a job that runs scripts/lava/init."""
+import datetime
+import hashlib
+import re
+import typing
+
+import yaml
+
+from lab import ktap, splat
+
+OURS = re.compile(r"(?:\[[ \d.]+\](?:\[ *[TC]\d+\])? )?lab: (up|out|exit)(?: (.*))?")
+
+
+class Log(typing.NamedTuple):
+    console: list  # lines
+    cases: list    # what LAVA's own list of results has of the suite: (name, result)
+    error: str     # why LAVA ended the job, or None
+    seconds: float
+
+
+def read_log(text):
+    """lava-run's, or as the web interface serves it: a mapping a line."""
+    console, cases, error, times = [], [], None, []
+    for line in text.splitlines():
+        line = line.removeprefix("- ")
+        if not line.startswith("{"):
+            continue
+        entry = yaml.load(line, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        if entry["lvl"] == "target":
+            # lava_dispatcher/shell.py escapes them, and then the logger does once more.
+            console.append(str(entry["msg"]).replace('\\"', '"'))
+            times.append(datetime.datetime.fromisoformat(str(entry["dt"])))
+        elif entry["lvl"] == "results" and entry["msg"].get("definition") == "perf_bpf_filter":
+            cases.append((entry["msg"]["extra"]["test_case_id"].partition(".")[2], entry["msg"]["result"]))
+        elif entry["lvl"] == "results" and entry["msg"].get("case") == "job":
+            error = entry["msg"].get("error_msg")
+    return Log(console, cases, error, round((times[-1] - times[0]).total_seconds(), 1) if times else 0)
+
+
+def exit_line(code, key):
+    return f"{code} {hashlib.sha256(f'{code} {key}'.encode()).hexdigest()}"
+
+
+def judge(log, key):
+    """(outcome, exit code, lines that the suite printed, splats), as scripts/boot would have them. All of it
+    comes out of one console, to which a test can write as well. What it cannot do is end the run: for
+    that takes the key. And what LAVA lists must be what is judged."""
+    ours = [match.groups() for match in map(OURS.fullmatch, log.console) if match]
+    output = [text or "" for kind, text in ours if kind == "out"]
+    ends = [text or "" for kind, text in ours if kind == "exit"]
+    code = int(ends[0].split()[0]) if ends and re.match(r"\d{1,3} ", ends[0]) else None
+    found = splat.splats("\n".join(log.console))
+    if ("up", None) not in ours:
+        outcome = "no-boot"
+    elif found:
+        outcome = "splat"
+    elif not ends:
+        outcome = "hang" if "timed out" in (log.error or "") else "lost"
+    elif ends != [exit_line(code, key)] or log.cases != ktap.results(output):
+        outcome = "forged"
+    else:
+        outcome = "failed" if code else "passed"
+    return outcome, code, output, found

@@ -1,0 +1,315 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0
+load common
+
+PROBE='{"effects": [{"id": "sigio", "title": "SIGIO (O_ASYNC)", "result": "suppressed"}]}'
+GREEN="$PROBE|TAP version 13|1..2|ok 1 a.one|ok 2 b.two|# Totals: pass:2 fail:0 xfail:0 xpass:0 skip:0 error:0"
+RED="${PROBE/suppressed/delivered}|TAP version 13|1..2|ok 1 a.one|# b.two: expected 0, got 5: \"hits\"|not ok 2 b.two|# Totals: pass:1 fail:1 xfail:0 xpass:0 skip:0 error:0"
+KEY=0123456789abcdef
+
+# said LEVEL JSON: a line of lava-run's log
+said() {
+	printf '{"dt": "2026-01-01T00:00:0%d.123456", "lvl": "%s", "msg": %s}\n' "${SECOND:-0}" "$1" "$2" >>"$T/log"
+}
+
+# console LINE: as lava-run logs it, which escapes quotes twice
+console() {
+	local line=${1//\"/\\\\\\\"}
+	said target "\"$line\""
+}
+
+# case_of NAME RESULT
+case_of() {
+	said results "{\"case\": \"c1_x\", \"definition\": \"perf_bpf_filter\", \"result\": \"$2\", \"extra\": {\"test_case_id\": \"C1.$1\"}}"
+}
+
+job_ended() {
+	said results "{\"case\": \"job\", \"definition\": \"lava\", \"result\": \"${1:+fail}\", \"error_msg\": \"${1-}\"}"
+}
+
+signed() {
+	printf 'lab: exit %s %s' "$1" "$(printf '%s %s' "$1" $KEY | sha256sum | cut -d ' ' -f 1)"
+}
+
+# ran LINES: a guest that prints these from probe and suite, and LAVA, which lists the results
+ran() {
+	local line
+	: >"$T/log"
+	echo "setting up" >>"$T/log"
+	said info '"Linux version 9.9.9 is what LAVA waits for"'
+	console "Linux version 6.1.9 (gcc)"
+	console "lab: up"
+	while IFS= read -r line; do
+		console "lab: out $line"
+		case $line in
+		"not ok "*) case_of "${line##* }" fail ;;
+		"ok "*SKIP) line=${line% # SKIP} && case_of "${line##* }" skip ;;
+		"ok "*) case_of "${line##* }" pass ;;
+		esac
+	done < <(tr '|' '\n' <<<"$1")
+}
+
+# reads OUTCOME [OUT]
+reads() {
+	echo $KEY >"$T/key"
+	run "$SCRIPTS/lava/read" "$T/log" "$T/key" "$T/${2:-guest}"
+	grep -q "\"outcome\": \"$1\"" "$T/${2:-guest}/boot.json" && return
+	printf 'status %s, output:\n%s\n' "$status" "$output"
+	cat "$T/${2:-guest}/boot.json"
+	return 1
+}
+
+@test "labs: what LAVA ran is judged by report" {
+	ran "$RED"
+	console "$(signed 1)"
+	job_ended
+	reads failed stock
+	[ "$status" -eq 0 ] && [ -z "$output" ]
+	ran "$GREEN"
+	SECOND=7 console "[    7.123456] $(signed 0)"
+	reads passed patched
+	tr '|' '\n' <<<"$GREEN" | cmp - "$T/patched/output.log"
+	echo b.two >"$T/stock-fails"
+	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails"
+	[ "$status" -eq 0 ]
+	[[ $output == *"6.1.9 stock"*"6.1.9 + series"* ]]
+	[[ $output == *"tests failed"*"1, as listed"*0* ]]
+	[[ $output == *"patched: TCG, 7.0 s"* ]]
+	: >"$T/stock-fails"
+	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails"
+	[ "$status" -eq 1 ]
+	[[ $output == *'stock: b.two: fails, but is not listed to: expected 0, got 5: "hits"'* ]]
+}
+
+@test "labs: the log as LAVA's web interface serves it" {
+	ran "$GREEN"
+	console "$(signed 0)"
+	sed -i 's/^{/- {/' "$T/log"
+	reads passed
+}
+
+@test "labs: a guest that dies, hangs, does not boot, or complains" {
+	ran "$GREEN"
+	job_ended "Connection closed"
+	reads lost
+	one_line "read: log: lost: Connection closed"
+	ran "$GREEN"
+	job_ended "lava-test-monitor timed out after 90 seconds"
+	reads hang
+	: >"$T/log"
+	console "Linux version 6.1.9 (gcc)"
+	job_ended "lava-test-monitor timed out after 90 seconds"
+	reads no-boot
+	echo "lava-run: not found" >"$T/log"
+	reads no-boot
+	ran "$GREEN"
+	console "WARNING: CPU: 1 PID: 1 at nowhere"
+	console "$(signed 0)"
+	reads splat
+	one_line "read: log: splat: WARNING: CPU: 1 *"
+}
+
+@test "labs: who has not the key cannot say how the run ended" {
+	for end in "lab: exit 0 $(printf %064d 0)" "lab: exit 0" "lab: exit" "lab: exit x y" \
+		"$(signed 1 | sed 's/exit 1/exit 0/')"; do
+		ran "$GREEN"
+		console "$end"
+		reads forged
+	done
+	ran "$GREEN"
+	console "lab: exit 0 $(printf %064d 0)"
+	console "$(signed 0)"
+	reads forged
+	ran "$GREEN"
+	console "$(signed 0)"
+	console "$(signed 0)"
+	reads forged
+	# Where a line does not begin, it is none.
+	ran "$GREEN"
+	console "x $(signed 0)"
+	reads lost
+}
+
+@test "labs: LAVA lists other results than the guest printed" {
+	ran "$GREEN"
+	case_of c.three pass
+	console "$(signed 0)"
+	reads forged
+	ran "${RED/not ok 2/not  ok 2}"
+	console "$(signed 1)"
+	reads failed
+	ran "$RED"
+	sed -i 's/"result": "fail", "extra"/"result": "pass", "extra"/' "$T/log"
+	console "$(signed 1)"
+	reads forged
+}
+
+@test "labs: a line that was lost is no result" {
+	ran "$GREEN"
+	sed -i '/ok 1 a.one/d; /C1.a.one/d' "$T/log"
+	console "$(signed 0)"
+	reads passed patched
+	ran "$RED"
+	console "$(signed 1)"
+	reads failed stock
+	echo b.two >"$T/stock-fails"
+	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails"
+	[ "$status" -eq 1 ]
+	[[ $output == *"WRONG  patched: KTAP out of order"* ]]
+}
+
+@test "labs: nothing is built, or no such base" {
+	command_is apt-cache 'exit 1'
+	run "$SCRIPTS/labs"
+	one_line "labs: no kernel is built; make verify BASE=6.1 builds it"
+	run "$SCRIPTS/labs" 4.19
+	one_line "labs: no such base: 4.19 (there is:*6.1*"
+}
+
+@test "labs: no jobs to run, or none of that base" {
+	run "$SCRIPTS/lava/run" 4.19
+	one_line "run: no *dist/labs; make labs writes it*"
+}
+
+@test "labs: a log or a key that is not there" {
+	run "$SCRIPTS/lava/read" "$T/none" "$T/key" "$T/out"
+	one_line "read: $T/none: No such file or directory"
+	ran "$GREEN"
+	run "$SCRIPTS/lava/read" "$T/log" "$T/none" "$T/out"
+	one_line "read: $T/none: No such file or directory"
+	[ ! -e "$T/out/boot.json" ]
+}
+
+# The files as make labs writes them, of a kernel of four bytes.
+written() {
+	mkdir -p "$T/stock/obj/arch/x86/boot" "$T/patched/obj/arch/x86/boot" "$T/out/lava"
+	echo one >"$T/stock/obj/arch/x86/boot/bzImage"
+	echo two >"$T/patched/obj/arch/x86/boot/bzImage"
+	/usr/bin/python3 -B - "$SCRIPTS" "$T" <<-'END'
+	import importlib.machinery, importlib.util, pathlib, sys
+	sys.path[0], folder = sys.argv[1], pathlib.Path(sys.argv[2])
+	import lab
+	from lab import base, tree
+	lab.run = lambda verb: None
+	loader = importlib.machinery.SourceFileLoader("labs", f"{sys.argv[1]}/labs")
+	labs = importlib.util.module_from_spec(importlib.util.spec_from_loader("labs", loader))
+	loader.exec_module(labs)
+	labs.lava(base.find("6.1"), tree.Work(base.find("6.1"), folder / "stock"), folder / "out", "https://lab/x")
+	END
+}
+
+@test "labs: the jobs of a base name all that they boot" {
+	written
+	[ "$(cd "$T/out/lava" && echo ./*)" = "./6.1-oops.yaml ./6.1-patched.yaml ./6.1-stock.yaml" ]
+	cmp "$T/out/kernels/6.1-patched/bzImage" "$T/patched/obj/arch/x86/boot/bzImage"
+	grep -q 'url: https://lab/x/kernels/6.1-patched/bzImage' "$T/out/lava/6.1-patched.yaml"
+	grep -q 'lab.tests=\*,oops.\*"' "$T/out/lava/6.1-patched.yaml"
+	grep -q 'url: https://lab/x/kernels/6.1-stock/bzImage' "$T/out/lava/6.1-oops.yaml"
+	! grep -n '\$' "$T/out/lava"/*.yaml || false
+}
+
+@test "labs: LAVA's own schemas take the jobs and the device" {
+	/usr/bin/python3 -c 'import lava_common.schemas' 2>/dev/null || skip "no lava-common"
+	written
+	/usr/bin/python3 -B - "$T/out/lava"/*.yaml "$SCRIPTS/lava/device.yaml" <<-'END'
+	import sys, yaml
+	from lava_common import schemas
+	from lava_common.schemas import device
+	*jobs, machine = [yaml.safe_load(open(path)) for path in sys.argv[1:]]
+	device.validate(machine)
+	for job in jobs:
+	    schemas.validate(job, strict=True)
+	END
+}
+
+# document: KCIDB's JSON of a result
+document() {
+	/usr/bin/python3 -B - "$SCRIPTS" >"$T/kcidb.json" <<-'END'
+	import json, sys
+	sys.path[0] = sys.argv[1]
+	from lab import kcidb
+	guest = {"kernel": "6.1.9", "error": None, "accel": "tcg", "reasons": {"b.two": "got 5"}, "tests": {"a.one": "pass", "b.two": "fail", "c.x": "skip"}}
+	found = {"of": "12ab", "deadly": ["oops.x"], "stock": guest, "patched": {**guest, "tests": {}, "error": "lost"}}
+	print(json.dumps(kcidb.document("6.1", found, {"a.one": "C1", "b.two": "C2"})))
+	END
+}
+
+@test "labs: KCIDB: each id once, each reference to something, each result with its rule" {
+	document
+	/usr/bin/python3 -B - "$T/kcidb.json" <<-'END'
+	import json, sys
+	said = json.load(open(sys.argv[1]))
+	assert said["version"] == {"major": 5, "minor": 3}
+	for kind in ("checkouts", "builds", "tests"):
+	    assert len({one["id"] for one in said[kind]}) == len(said[kind])
+	    assert all(one["id"].startswith(one["origin"] + ":") for one in said[kind])
+	assert {one["checkout_id"] for one in said["builds"]} == {one["id"] for one in said["checkouts"]}
+	assert {one["build_id"] for one in said["tests"]} == {one["id"] for one in said["builds"]}
+	assert not [one for one in said["tests"] if None in one.values()]
+	status = [(one["path"], one["status"], one["misc"].get("rule")) for one in said["tests"]]
+	assert status == [("perf_bpf_filter", "FAIL", None), ("perf_bpf_filter.a.one", "PASS", "C1"),
+	                  ("perf_bpf_filter.b.two", "FAIL", "C2"), ("perf_bpf_filter.c.x", "SKIP", "?"),
+	                  ("perf_bpf_filter.oops.x", "FAIL", "?"), ("perf_bpf_filter", "ERROR", None)], status
+	END
+}
+
+@test "labs: KCIDB's own schema takes it" {
+	/usr/bin/python3 -c 'import kcidb_io' 2>/dev/null || skip "no kcidb_io"
+	document
+	/usr/bin/python3 -c 'import json, kcidb_io, sys; assert kcidb_io.schema.V5_3.is_valid_exactly(json.load(sys.stdin))' <"$T/kcidb.json"
+}
+
+# installed KTAP: a suite that prints that, on a kernel of which a.one and c.x are listed
+installed() {
+	mkdir -p "$T/tests/stock-fails"
+	cp -r "$SCRIPTS/autopkgtest/suite" "$SCRIPTS/lab" "$T/tests"
+	printf '%s\n' a.one c.x oops.x "d.x # preempt=never" >"$T/tests/stock-fails/$(uname -r | cut -d . -f 1,2)"
+	printf '#!/bin/sh\necho %q\n' "$PROBE" >"$T/tests/perf_bpf_probe"
+	{
+		printf '#!/bin/sh\ncat <<E\nTAP version 13\n'
+		tr '|' '\n' <<<"$1"
+		printf '# Totals: pass:%d fail:%d xfail:0 xpass:0 skip:%d error:0\nE\nexit %d\n' "$2" "$3" "$4" "$5"
+	} >"$T/tests/perf_bpf_filter"
+	chmod +x "$T/tests"/perf*
+	run "$T/tests/suite"
+}
+
+@test "labs: autopkgtest: a kernel with the series, and a stock one that fails what is listed" {
+	installed '1..3|ok 1 a.one|ok 2 b.x|ok 3 c.x' 3 0 0 0
+	[ "$status" -eq 0 ]
+	[[ ${lines[-1]} == "Linux $(uname -r), taken for with the series: 3 passed, 0 failed, 0 skipped, "* ]]
+	installed '1..3|not ok 1 a.one|ok 2 b.x|ok 3 c.x # SKIP' 1 1 1 1
+	[ "$status" -eq 0 ]
+	[[ ${lines[-1]} == *"taken for stock: 1 passed, 1 failed, as listed, 1 skipped, "* ]]
+}
+
+@test "labs: autopkgtest: another test fails, a listed one does not, the suite lies or skips all" {
+	installed '1..3|not ok 1 a.one|not ok 2 b.x|not ok 3 c.x' 0 3 0 1
+	[ "$status" -eq 1 ]
+	[[ $output == *"WRONG  b.x: fails, but is not listed to: failed"* ]]
+	installed '1..3|not ok 1 a.one|ok 2 b.x|ok 3 c.x' 2 1 0 1
+	[ "$status" -eq 1 ]
+	installed '1..3|ok 1 a.one|ok 2 b.x|ok 3 c.x' 3 0 0 1
+	[ "$status" -eq 1 ]
+	[[ $output == *"exit code 1 does not fit the test results"* ]]
+	installed '1..3|ok 1 a.one|ok 2 b.x' 2 0 0 0
+	[ "$status" -eq 1 ]
+	installed '1..1|ok 1 a.one # SKIP' 0 0 1 4
+	[ "$status" -eq 77 ]
+}
+
+@test "labs: export: JUnit counts a skip as a skip, a failure as a failure" {
+	mkdir -p "$BUILD/linux/selftests"
+	printf '#!/bin/sh\necho %q\n' '{"rules": [], "tests": []}' >"$BUILD/linux/selftests/perf_bpf_filter"
+	chmod +x "$BUILD/linux/selftests/perf_bpf_filter"
+	printf '%s\n' 'ok 1 stock: a' 'ok 2 stock: b # SKIP' 'not ok 3 patched: a: got 5' 1..3 >"$BUILD/results-6.1.tap"
+	printf '{"of": "12", "deadly": [], "stock": {"error": null, "tests": {}, "reasons": {}, "logs": "%s"}, "patched": {"error": null, "tests": {}, "reasons": {}}}' \
+		"$BUILD/linux/stock" >"$BUILD/results-6.1.json"
+	run "$SCRIPTS/export"
+	[ "$status" -eq 0 ]
+	grep -q 'failures="1" skipped="1" tests="3"' "$BUILD/export/6.1.junit.xml"
+	grep -q '"checkouts"' "$BUILD/export/6.1.kcidb.json"
+	rm "$BUILD/results-6.1.json"
+	run "$SCRIPTS/export"
+	one_line "export: no results; make verify BASE=6.1 measures them"
+}
