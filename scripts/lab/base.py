@@ -127,14 +127,16 @@ def live_subject(name):
     return digest(sorted((TOP / "patches/livepatch").glob(f"linux-{name}.*")))[:8] + find(name).subject()[:8]
 
 
-def read_fails(path, preempt="full"):
+def read_fails(path, preempt="full", kernel=""):
     """The tests that must fail on the stock kernel, those of the theme "oops" among them, of which
-    it dies. A line that ends in "# preempt=X" is for X alone; None takes them all."""
+    it dies. A line that ends in "# preempt=X" is for X alone, one that ends in "# linux=X.Y" for a
+    @kernel X.Y.Z that has the series of another line. With None for @preempt it is all of them."""
     found = set()
     for line in path.read_text().splitlines():
         test, _, comment = line.partition("#")
-        only = re.match(r" *preempt=(\w+)$", comment)
-        if test.strip() and (preempt is None or not only or only[1] == preempt):
+        only = re.match(r" *(preempt|linux)=(\S+)$", comment)
+        if test.strip() and (preempt is None or not only or
+                             (only[2] == preempt if only[1] == "preempt" else kernel.startswith(only[2] + "."))):
             found.add(test.strip())
     return found
 

@@ -281,6 +281,7 @@ static void period(bool accept)
 static void pinned(bool accept)
 {
 	static constexpr char bpffs[] = "/sys/fs/bpf", path[] = "/sys/fs/bpf/perf_bpf_filter";
+	constexpr int ENOUGH_MILLISECONDS = 5000;
 	Filter filter;
 	Signals signals({ SETSIG });
 
@@ -316,9 +317,22 @@ static void pinned(bool accept)
 		hit_times(HITS);
 		EXPECT_EQ(filter.runs(), 4 * HITS, "runs, the link open alone");
 	}
-	hit_times(HITS);
-	EXPECT_EQ(filter.runs(), 4 * HITS, "runs, nothing left");
+
 	EXPECT_EQ(Signals::count(SETSIG), when(accept, 4 * HITS), "signals");
+	/*
+	 * A link that was last held by its name goes after a grace period, on some kernels in a
+	 * work item: first the program, then the event.
+	 */
+	bool left = true;
+
+	for (int i = 0; left && i < ENOUGH_MILLISECONDS; i++) {
+		const uint64_t before = filter.runs() + Signals::count(SETSIG);
+
+		usleep(1000);
+		hit_times(HITS);
+		left = filter.runs() + Signals::count(SETSIG) != before;
+	}
+	EXPECT_FALSE(left, "a hit runs the program or sends a signal, nothing left");
 }
 
 static const Pair pairs[] = {
