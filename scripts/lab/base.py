@@ -5,7 +5,8 @@ import fnmatch
 import hashlib
 import re
 
-from lab import TOP, die
+from lab import BUILD, TOP, die, replace
+from lab.arch import ARCH
 
 
 def order(version):
@@ -95,7 +96,22 @@ class Base(Series):
         super().__init__(TOP / "patches" / f"linux-{name}")
 
     def stock_fails(self, preempt="full"):
-        return read_fails(self.folder / "stock-fails", preempt)
+        return read_fails(self.expected(), preempt)
+
+    def expected(self):
+        """stock-fails, or what it is for $ARCH: stock-fails.ARCH has the names that come to it, and
+        "not NAME" for those that leave it."""
+        path = self.folder / "stock-fails"
+        differs = self.folder / f"stock-fails.{ARCH.name}"
+        if not ARCH.suffix or not differs.is_file():
+            return path
+        lines = differs.read_text().splitlines()
+        gone = {line.split()[1] for line in lines if line.startswith("not ")}
+        kept = [line for line in path.read_text().splitlines() if line.partition("#")[0].strip() not in gone]
+        BUILD.mkdir(parents=True, exist_ok=True)
+        whole = BUILD / f"stock-fails-{self.name}{ARCH.suffix}"
+        replace(whole, "\n".join(kept + [line for line in lines if not line.startswith("not ")]) + "\n")
+        return whole
 
     def mutants(self):
         """All of them, by name."""
@@ -110,7 +126,7 @@ class Base(Series):
     def subject(self):
         """What a verdict is about, as a number: the series, the tests, the configuration."""
         sources = sorted(path for path in (TOP / "selftests").rglob("*") if path.suffix in (".cc", ".c", ".h"))
-        return digest([self.folder / "series", self.folder / "stock-fails", *sorted(self.folder.glob("*.patch")),
+        return digest([self.folder / "series", *sorted(self.folder.glob("stock-fails*")), *sorted(self.folder.glob("*.patch")),
                        TOP / "Kconfig.fragment", *sources])
 
 
