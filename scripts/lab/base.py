@@ -6,7 +6,8 @@ import hashlib
 import os
 import re
 
-from lab import BUILD, TOP, die
+from lab import BUILD, TOP, die, replace
+from lab.arch import ARCH
 
 
 def order(version):
@@ -103,7 +104,22 @@ class Base(Series):
         super().__init__(TOP / "patches" / f"linux-{name}")
 
     def stock_fails(self, preempt="full"):
-        return read_fails(self.folder / "stock-fails", preempt)
+        return read_fails(self.expected(), preempt)
+
+    def expected(self):
+        """stock-fails, or what it is for $ARCH: stock-fails.ARCH has the names that come to it, and
+        "not NAME" for those that leave it."""
+        path = self.folder / "stock-fails"
+        differs = self.folder / f"stock-fails.{ARCH.name}"
+        if not ARCH.suffix or not differs.is_file():
+            return path
+        lines = differs.read_text().splitlines()
+        gone = {line.split()[1] for line in lines if line.startswith("not ")}
+        kept = [line for line in path.read_text().splitlines() if line.partition("#")[0].strip() not in gone]
+        BUILD.mkdir(parents=True, exist_ok=True)
+        whole = BUILD / f"stock-fails-{self.name}{ARCH.suffix}"
+        replace(whole, "\n".join(kept + [line for line in lines if not line.startswith("not ")]) + "\n")
+        return whole
 
     def mutants(self):
         """All of them, by name."""
@@ -118,7 +134,7 @@ class Base(Series):
     def subject(self):
         """What a verdict is about, as a number: the series, the tests, the configuration."""
         sources = sorted(path for path in (TOP / "selftests").rglob("*") if path.suffix in (".cc", ".c", ".h"))
-        return digest([self.folder / "series", self.folder / "stock-fails", *sorted(self.folder.glob("*.patch")),
+        return digest([self.folder / "series", *sorted(self.folder.glob("stock-fails*")), *sorted(self.folder.glob("*.patch")),
                        TOP / "Kconfig.fragment", *sources])
 
 
@@ -127,16 +143,14 @@ def live_subject(name):
     return digest(sorted((TOP / "patches/livepatch").glob(f"linux-{name}.*")))[:8] + find(name).subject()[:8]
 
 
-def read_fails(path, preempt="full", kernel=""):
+def read_fails(path, preempt="full"):
     """The tests that must fail on the stock kernel, those of the theme "oops" among them, of which
-    it dies. A line that ends in "# preempt=X" is for X alone, one that ends in "# linux=X.Y" for a
-    @kernel X.Y.Z that has the series of another line. With None for @preempt it is all of them."""
+    it dies. A line that ends in "# preempt=X" is for X alone; None takes them all."""
     found = set()
     for line in path.read_text().splitlines():
         test, _, comment = line.partition("#")
-        only = re.match(r" *(preempt|linux)=(\S+)$", comment)
-        if test.strip() and (preempt is None or not only or
-                             (only[2] == preempt if only[1] == "preempt" else kernel.startswith(only[2] + "."))):
+        only = re.match(r" *preempt=(\w+)$", comment)
+        if test.strip() and (preempt is None or not only or only[1] == preempt):
             found.add(test.strip())
     return found
 

@@ -44,7 +44,7 @@ def symbols(text):
 
 
 def fragment(config=None, without=None):
-    """Kconfig.fragment with what a Config adds to it, or sets in another way, and less the lines
+    """Kconfig.fragment with what a Config or an Arch adds to it, or sets in another way, and less the lines
     that match a pattern."""
     lines = (TOP / "Kconfig.fragment").read_text().splitlines(keepends=True)
     set_anew = symbols(config.text) if config else set()
@@ -52,10 +52,10 @@ def fragment(config=None, without=None):
                    not (without and re.search(without, line))) + (config.text if config else "")
 
 
-def for_version(path, version):
+def for_version(path, version, text=None):
     """What a fragment says for this version: "CONFIG_X=y # from 5.12 before 7.0" is a line for some."""
     kept = []
-    for line in path.read_text().splitlines():
+    for line in (path.read_text() if text is None else text).splitlines():
         marked = re.fullmatch(r'(CONFIG_[^"]*?)[ \t]*#(.*)', line)
         if marked:
             words = marked[2].split()

@@ -15,8 +15,10 @@ import tempfile
 import time
 
 from lab import BUILD, SCRIPTS, TOP, die, ktap
+from lab.arch import ARCH
 
-IMAGE = "arch/x86/boot/bzImage"
+IMAGE = ARCH.image
+OBJ = f"obj{ARCH.suffix}"
 # For kernels that look for errors: they take more memory. On QEMU's older machine, pc, the kernel can
 # give up what tells the interrupts of PCI: that is a loop in the bytecode of ACPI, which has 30 s.
 # On q35 it is a table.
@@ -125,7 +127,7 @@ def making(folder):
 
 def built(base):
     """Whether a patched kernel is there, without asking which version is the newest."""
-    return any(BUILD.glob(f"linux-{base.name}.*/patched/obj/{IMAGE}"))
+    return any(BUILD.glob(f"linux-{base.name}.*/patched/{OBJ}/{IMAGE}"))
 
 
 def fetch(base):
@@ -135,11 +137,13 @@ def fetch(base):
 
 
 def build_selftests(stock, folder):
-    """For that kernel, into selftests/ of a folder."""
-    log, out = folder / "selftests.log", folder / "selftests"
+    """For that kernel, into selftests/ of a folder; those of another architecture beside it."""
+    log, out = folder / f"selftests{ARCH.suffix}.log", folder / f"selftests{ARCH.suffix}"
+    ARCH.prepare()
     with making(out), open(log, "wb") as output:
-        code = subprocess.run(["make", "-C", TOP / "selftests", f"KSRC={stock}", f"OUT={out}"], stdout=output,
-                              stderr=output, pass_fds=held).returncode
+        code = subprocess.run(["make", "-C", TOP / "selftests", f"KSRC={stock}", f"OUT={out}", *ARCH.make()],
+                              env=os.environ | ARCH.environment(), stdout=output, stderr=output,
+                              pass_fds=held).returncode
     if code:
         print("\n".join(read(log).splitlines()[-15:]), file=sys.stderr)
         die(f"the selftests do not build; the whole log is {log}")
@@ -155,11 +159,11 @@ class Work:
     def __str__(self):
         return self.folder.name
 
-    def image(self, kernel, obj="obj"):
+    def image(self, kernel, obj=OBJ):
         return self.folder / kernel / obj / IMAGE
 
     def program(self, name="perf_bpf_filter"):
-        return self.folder / "selftests" / name
+        return self.folder / f"selftests{ARCH.suffix}" / name
 
     def need(self, *kernels):
         for kernel in kernels:
@@ -212,7 +216,7 @@ class Work:
                 os.rename(f"{ours}.part", ours)
         part.rename(target / obj)
 
-    def build(self, kernel, *targets, obj="obj", fragment=None, log=None, what=None):
+    def build(self, kernel, *targets, obj=OBJ, fragment=None, log=None, what=None):
         """Returns the image. With a log, what a build says goes there."""
         self.seed(kernel, obj)
         environment = os.environ | {"OBJ": obj}

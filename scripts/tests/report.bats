@@ -30,17 +30,6 @@ wrong() {
 	[ "$(grep -c '^ok' "$T/results.tap")" -eq 4 ]
 }
 
-@test "report: what is listed for a kernel alone" {
-	guest_ran stock failed "$RED"
-	guest_ran patched passed "$GREEN"
-	printf 'b # linux=6.1\na # linux=6.8\n' >"$T/stock-fails"
-	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails"
-	[ "$status" -eq 0 ]
-	printf 'b # linux=6.8\n' >"$T/stock-fails"
-	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails"
-	[[ $status -eq 1 && $output == *"stock: b: fails, but is not listed"* ]]
-}
-
 @test "report: plain ASCII when it is not on a terminal" {
 	guest_ran stock failed "$RED"
 	guest_ran patched passed "$GREEN"

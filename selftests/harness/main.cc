@@ -31,7 +31,7 @@ static constexpr struct {
 	{ "C10", "an event that used up its limit, or was throttled, comes back" },
 	{ "C11", "a kernel without BPF or tracing behaves as with no program" },
 	{ "C12", "ptrace and the other users of breakpoints are unaffected" },
-	{ "C13", "who stops at a breakpoint, or handles its signal, goes on from it" },
+	{ "C13", "stops, steps and signal handlers go on from a breakpoint, each hit once" },
 	{ "C15", "a filter gives nobody a right, and nobody the machine" },
 };
 

@@ -13,6 +13,7 @@
 
 constexpr size_t EXECUTE_LENGTH = sizeof(long); /* attr.bp_len, arch/x86/kernel/hw_breakpoint.c */
 constexpr bool STOPS_BEFORE_ACCESS = false; /* where a watchpoint hits: before, or behind it */
+constexpr bool WATCHES_KERNEL = true; /* whether what the kernel does to user memory hits */
 constexpr uint64_t FIRST_ARGUMENT = 1 << 5; /* of attr.sample_regs_user: PERF_REG_X86_DI */
 #define SYSCALL_SYMBOL(name) "__x64_sys_" name /* of a system call in the kernel */
 
@@ -35,6 +36,7 @@ inline auto &pc_of(ucontext_t &context)
 
 constexpr size_t EXECUTE_LENGTH = 4;
 constexpr bool STOPS_BEFORE_ACCESS = true;
+constexpr bool WATCHES_KERNEL = false; /* watchpoint_report() in arch/arm64/kernel */
 constexpr uint64_t FIRST_ARGUMENT = 1; /* PERF_REG_ARM64_X0 */
 #define SYSCALL_SYMBOL(name) "__arm64_sys_" name
 

@@ -124,7 +124,7 @@ static uint64_t write_watched(int in, int out)
 		if (write(in, &byte, 1) != 1 || read(out, const_cast<uint64_t *>(&watched), 1) != 1)
 			setup_failed("write to and read from a pipe", errno);
 	}
-	return 2 * BATCH;
+	return (WATCHES_KERNEL ? 2 : 1) * BATCH;
 }
 
 /* The same with pages that nobody has touched. */

@@ -20,6 +20,8 @@
 
 /* Each instruction that is stepped over or onto has a name. */
 asm(".pushsection .text\n"
+    ".globl stepped_1, stepped_2, stepped_3, store_1, store_2, store_3\n"
+    ".globl getppid_0, getppid_1, getppid_2\n"
     ".balign 16\n"
     "stepped_1: nop\n"
     "stepped_2: nop\n"
