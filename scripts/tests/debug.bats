@@ -20,7 +20,7 @@ load common
 @test "debug: each configuration says by what its kernel is known" {
 	for file in "$SCRIPTS"/configs/*; do
 		[ "${file##*/}" != kabi ] || continue
-		grep -q '^# Console: .' "$file"
+		grep -qE '^# (Console|Runs): .' "$file"
 		grep -q '^CONFIG_' "$file"
 	done
 }

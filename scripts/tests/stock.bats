@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 load common
 
-# An archive that has $1, lines of PACKAGE VERSION, in bookworm, and no other suite.
+# An archive that has $1, lines of PACKAGE VERSION SIZE, in bookworm, and no other suite.
 archive() {
 	command_is apt-get '
 case $* in
@@ -10,15 +10,17 @@ case $* in
 *update*) [[ $* == */bookworm/* ]] ;;
 *) echo "E: Unable to locate package ${*: -1}" >&2; exit 100 ;;
 esac'
-	command_is apt-cache "[[ \$* != *dumpavail ]] || printf 'Package: %s\nVersion: %s\n\n' $(xargs <<<"$1")"
+	command_is apt-cache "[[ \$* != *dumpavail ]] || printf 'Package: %s\nVersion: %s\nSize: %s\n\n' $(xargs <<<"$1")"
 }
 
-@test "image: lists of each line the newest, no debugging symbols, no other flavour, no metapackage" {
-	archive 'linux-image-6.1.0-9-amd64 6.1.99-1 linux-image-6.1.0-10-amd64 6.1.100-1 linux-image-6.1.0-10-amd64-dbg 6.1.100-1
-	linux-image-6.1.0-10-rt-amd64 6.1.100-1 linux-image-6.1-amd64 6.1.101-1 linux-image-5.10.0-1-amd64 5.10.2-1'
+@test "image: lists of each line the newest, with its modules; no other flavour, no metapackage" {
+	archive 'linux-image-6.1.0-9-amd64 6.1.99-1 200000 linux-image-6.1.0-10-amd64 6.1.100-1 200000
+	linux-image-6.1.0-10-amd64-dbg 6.1.100-1 200000 linux-image-6.1.0-10-rt-amd64 6.1.100-1 200000
+	linux-image-6.1-amd64 6.1.101-1 200000 linux-image-5.10.0-1-amd64 5.10.2-1 200000
+	linux-image-7.0.12-amd64 7.0.12-1 1900 linux-image-7.1.13-amd64 7.1.13-1 1900 linux-modules-7.1.13-amd64 7.1.13-1 200000'
 	run "$SCRIPTS/image" --list
 	[ "$status" -eq 0 ]
-	[ "$(grep -v ^image: <<<"$output")" = $'5.10.0-1-amd64 5.10.2-1 bookworm\n6.1.0-10-amd64 6.1.100-1 bookworm' ]
+	[ "$(grep -v ^image: <<<"$output")" = $'5.10.0-1-amd64 5.10.2-1 bookworm\n6.1.0-10-amd64 6.1.100-1 bookworm\n7.1.13-amd64 7.1.13-1 bookworm' ]
 	[[ $output == *"image: no sid in the archive"* ]]
 }
 
