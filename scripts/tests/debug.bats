@@ -31,7 +31,7 @@ load common
 	grep -qx CONFIG_PERF_EVENTS=y "$T/fragment"
 	grep -qx CONFIG_KASAN=y "$T/fragment"
 	mkdir -p "$T/top/scripts/configs"
-	cp -r "$SCRIPTS/lab" "$T/top/scripts"
+	cp -r "$SCRIPTS/lab" "$SCRIPTS/arch" "$T/top/scripts"
 	printf 'CONFIG_A=y\nCONFIG_AB=y # from 6.1\n' >"$T/top/Kconfig.fragment"
 	printf '# a comment\nCONFIG_A=n\n' >"$T/top/scripts/configs/some"
 	[ "$(fragment "$T/top/scripts" some | grep CONFIG | xargs)" = "CONFIG_AB=y # from 6.1 CONFIG_A=n" ]

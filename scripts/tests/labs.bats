@@ -262,7 +262,7 @@ document() {
 # installed KTAP: a suite that prints that, on a kernel of which a.one and c.x are listed
 installed() {
 	mkdir -p "$T/tests/stock-fails"
-	cp -r "$SCRIPTS/autopkgtest/suite" "$SCRIPTS/lab" "$T/tests"
+	cp -r "$SCRIPTS/autopkgtest/suite" "$SCRIPTS/lab" "$SCRIPTS/arch" "$T/tests"
 	printf '%s\n' a.one c.x oops.x "d.x # preempt=never" >"$T/tests/stock-fails/$(uname -r | cut -d . -f 1,2)"
 	printf '#!/bin/sh\necho %q\n' "$PROBE" >"$T/tests/perf_bpf_probe"
 	{
