@@ -316,11 +316,8 @@ public:
 	/* Each time it is let go on it does the loop, and stops again. */
 	Tracee()
 		: child_([] {
-			ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
-			for (;;) {
-				raise(SIGSTOP);
+			for (stop_for_tracer();; raise(SIGSTOP))
 				loop();
-			}
 			return 0;
 		})
 	{

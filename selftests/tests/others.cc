@@ -517,8 +517,7 @@ static unsigned long debug_register(int n)
 static Child stopped_tracee(int (*body)())
 {
 	return Child([=] {
-		ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
-		raise(SIGSTOP);
+		stop_for_tracer();
 		return body();
 	});
 }

@@ -181,8 +181,7 @@ class Tracee {
 public:
 	explicit Tracee(int (*body)())
 		: child_([=] {
-			ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
-			raise(SIGSTOP);
+			stop_for_tracer();
 			return body();
 		})
 	{

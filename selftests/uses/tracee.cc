@@ -28,8 +28,7 @@ KEPT_APART void there(uint64_t, uint64_t, uint64_t, uint64_t)
 
 static int run_laps()
 {
-	ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
-	raise(SIGSTOP);
+	stop_for_tracer();
 	while (!finish) {
 		for (uint64_t i = 0; i < LAP; i++) {
 			uint64_t noise = (i * 0x9e3779b97f4a7c15) >> 32;

@@ -7,7 +7,8 @@
  *
  * Recipe: before the threads are created, a watchpoint with attr.inherit, inherit_thread, sigtrap
  * and remove_on_exec; a program that compares the thread with the owner, and the new value, which
- * it reads at ctx->addr, with the forbidden one; owner and value in the program's globals.
+ * it reads at ctx->addr, with the forbidden one; owner and value in the program's globals. On arm64,
+ * which stops before the write, it is the old value that is read.
  */
 #include <barrier>
 #include <mutex>
@@ -100,6 +101,10 @@ TEST("uses.watchpoint.value", "C1", "the owner in turn traps when it writes what
 {
 	constexpr uint64_t EVERY = 4, TURNS = 10;
 	constexpr uint64_t IN_A_TURN = WRITES / TURNS;
+
+	if (STOPS_BEFORE_ACCESS)
+		unavailable("a watchpoint of this architecture hits before the write");
+
 	Uses uses("watch");
 	std::mutex mutex;
 	/* In each turn so many forbidden values, and one write when the object is no longer owned.
