@@ -20,6 +20,7 @@
 #include <cstring>
 
 #include "lib/child.h"
+#include "lib/ptrace.h"
 #include "lib/clock.h"
 #include "lib/effects.h"
 #include "lib/fail.h"

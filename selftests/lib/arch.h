@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* All that differs between the architectures. The tests themselves are the same. */
+/* What differs between the architectures, for the tests, which are the same; see also ../bench. */
 #pragma once
 
-#include <signal.h>
 #include <sys/user.h>
 #include <ucontext.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -32,6 +32,16 @@ inline auto &pc_of(ucontext_t &context)
 	return context.uc_mcontext.gregs[REG_RIP];
 }
 
+inline const auto &general_registers(const ucontext_t &context)
+{
+	return context.uc_mcontext.gregs;
+}
+
+inline std::array<uint64_t, 4> first_arguments(const user_regs_struct &registers)
+{
+	return { registers.rdi, registers.rsi, registers.rdx, registers.rcx };
+}
+
 #elif defined(__aarch64__)
 
 constexpr size_t EXECUTE_LENGTH = 4;
@@ -52,6 +62,16 @@ inline auto &pc_of(user_regs_struct &registers)
 inline auto &pc_of(ucontext_t &context)
 {
 	return context.uc_mcontext.pc;
+}
+
+inline const auto &general_registers(const ucontext_t &context)
+{
+	return context.uc_mcontext.regs;
+}
+
+inline std::array<uint64_t, 4> first_arguments(const user_regs_struct &registers)
+{
+	return { registers.regs[0], registers.regs[1], registers.regs[2], registers.regs[3] };
 }
 
 #else

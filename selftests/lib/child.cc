@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/ptrace.h>
 #include <sys/wait.h>
 
 #include <cerrno>
@@ -32,13 +31,6 @@ pid_t Child::spawn()
 			_exit(1);
 	}
 	return pid;
-}
-
-void stop_for_tracer()
-{
-	if (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr))
-		setup_failed("PTRACE_TRACEME", errno);
-	raise(SIGSTOP);
 }
 
 int wait_for(pid_t pid)

@@ -19,9 +19,6 @@ template <typename T> T &shared_with_children()
 /* The status of waitpid(2) for it. */
 int wait_for(pid_t pid);
 
-/* Stops, with SIGSTOP, for the parent to trace the caller. One that is traced already cannot. */
-void stop_for_tracer();
-
 /* A forked process: @body runs in it, it exits with what @body returns, and is killed with us. */
 class Child {
 public:

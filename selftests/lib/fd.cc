@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 #include "lib/fd.h"
 
-#include <sys/socket.h>
-
 #include <cerrno>
 #include <cstring>
 
@@ -16,6 +14,16 @@ Pipe::Pipe(int flags)
 		setup_failed("pipe2", errno);
 	out = Fd(ends[0]);
 	in = Fd(ends[1]);
+}
+
+SocketPair::SocketPair(int type)
+{
+	int ends[2];
+
+	if (socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, ends))
+		setup_failed("socketpair", errno);
+	here = Fd(ends[0]);
+	there = Fd(ends[1]);
 }
 
 /* One byte, and room for one descriptor beside it. */
@@ -52,7 +60,7 @@ Fd receive_fd(int socket, int *err, int flags)
 	Message message;
 	int fd = -1;
 
-	*err = recvmsg(socket, &message, flags) < 0 ? errno : 0;
+	*err = recvmsg(socket, &message, flags | MSG_CMSG_CLOEXEC) < 0 ? errno : 0;
 	if (cmsghdr *header = *err ? nullptr : CMSG_FIRSTHDR(&message))
 		memcpy(&fd, CMSG_DATA(header), sizeof(fd));
 	return Fd(fd);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <fcntl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <utility>
@@ -52,9 +53,17 @@ struct Pipe {
 	Fd out, in;
 };
 
+/* socketpair(2) of unix(7): a process keeps one end, and closes the other. */
+struct SocketPair {
+	explicit SocketPair(int type = SOCK_STREAM);
+
+	Fd here, there;
+};
+
 /*
  * SCM_RIGHTS of unix(7), with one byte: 0, or the errno of sendmsg(2). @flags are MSG_*.
- * receive_fd() gives back no valid one with 0 in @err if the other side is gone, or has sent none.
+ * receive_fd() gives back one that closes at exec, or none with 0 in @err if the other side is gone,
+ * or has sent none.
  */
 int send_fd(int socket, int fd, int flags = 0);
 Fd receive_fd(int socket, int *err, int flags = 0);

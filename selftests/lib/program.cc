@@ -63,6 +63,24 @@ bpf_prog_info info_of_program(int prog_fd)
 	return ask_about(prog_fd, size);
 }
 
+bool program_is_there(uint32_t id)
+{
+	uint32_t next = id - 1;
+
+	return Fd(bpf_prog_get_fd_by_id(id)).valid() ||
+	       (!bpf_prog_get_next_id(next, &next) && next == id);
+}
+
+bool program_goes(uint32_t id)
+{
+	for (int tries = 0; tries < 1000; tries++) {
+		if (!program_is_there(id))
+			return true;
+		usleep(10'000);
+	}
+	return false;
+}
+
 std::optional<uint64_t> misses_of_program(int prog_fd)
 {
 	uint32_t size;

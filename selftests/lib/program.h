@@ -29,6 +29,10 @@ Fd load_least(int32_t verdict);
 
 /* BPF_OBJ_GET_INFO_BY_FD. run_cnt grows while somebody holds what bpf_enable_stats() returns. */
 bpf_prog_info info_of_program(int prog_fd);
+/* Whether there is a program of that id: to be asked for, or in the list of all. */
+bool program_is_there(uint32_t id);
+/* Waits for it to go, by way of RCU and of a work queue; whether it has gone in 10 s. */
+bool program_goes(uint32_t id);
 /* Its recursion_misses; nothing before 5.12, which does not count them. */
 std::optional<uint64_t> misses_of_program(int prog_fd);
 

@@ -2,7 +2,9 @@
 #include "lib/rights.h"
 
 #include <bpf/bpf.h>
+#include <grp.h>
 #include <linux/bpf.h>
+#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -24,12 +26,14 @@ void become(uid_t user, uint64_t capabilities)
 	for (int i = 0; i < 2; i++)
 		data[i].effective = data[i].permitted = capabilities >> 32 * i;
 	prctl(PR_SET_KEEPCAPS, 1);
-	if (setresgid(user, user, user) || setresuid(user, user, user))
+	if (setgroups(0, nullptr) || setresgid(user, user, user) || setresuid(user, user, user))
 		setup_failed("setresuid", errno);
 	if (syscall(SYS_capset, &header, data))
 		setup_failed("capset", errno);
 	/* For others of the same user, as if it had been started by them. */
 	prctl(PR_SET_DUMPABLE, 1);
+	/* Which a change of user clears: see Child. */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 }
 
 static bool has(uint64_t capabilities)

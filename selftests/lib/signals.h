@@ -30,10 +30,10 @@ private:
 	sigset_t before_;
 };
 
-/* sigaction(2), for as long as it lives; system calls go on after it. */
+/* sigaction(2), for as long as it lives; system calls go on after it. @flags: more of SA_*. */
 class Handler {
 public:
-	Handler(int sig, void (*handler)(int, siginfo_t *, void *));
+	Handler(int sig, void (*handler)(int, siginfo_t *, void *), int flags = 0);
 	~Handler();
 	Handler(const Handler &) = delete;
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "harness/test.h"
+#include "lib/arch.h"
 #include "lib/child.h"
 #include "lib/cpus.h"
 #include "lib/effects.h"
@@ -22,6 +23,13 @@ void in_child(Body body, std::source_location at = std::source_location::current
 
 	expect(std::equal_to(), "", child.wait(), 0, "exit of the child", at.file_name(),
 	       at.line());
+}
+
+/* For a test that has the kernel hit by what it does to user memory. */
+inline void need_kernel_hits()
+{
+	if (!WATCHES_KERNEL)
+		unavailable("the kernel hits no watchpoint of user memory on this architecture");
 }
 
 /* The event, with the program if the verdict has one. */

@@ -617,8 +617,10 @@ static void check_kernel_mode(bool exclude_kernel, bool accept)
 	const struct {
 		Access access;
 		uint64_t by_kernel, by_user; /* hits of one round */
-	} kinds[] = { { Access::WRITE, WATCHES_KERNEL ? 1 : 0, 1 },
-		      { Access::READ_WRITE, WATCHES_KERNEL ? 2 : 0, 1 } };
+	} kinds[] = { { Access::WRITE, 1, 1 }, { Access::READ_WRITE, 2, 1 } };
+
+	if (!exclude_kernel)
+		need_kernel_hits();
 
 	for (auto &kind : kinds) {
 		perf_event_attr attr = breakpoint(kind.access, byte, 1);

@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "lib/gate.h"
+#include "lib/mount.h"
 #include "lib/program.h"
 #include "tests/common.h"
 
@@ -203,12 +204,7 @@ static void per_cpu(bool accept)
 /* As a privileged helper does for a debugger: it opens, attaches, hands over, and is gone. */
 static void passed_on(bool accept)
 {
-	int ends[2];
-
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
-		setup_failed("socketpair", errno);
-
-	Fd here(ends[0]), there(ends[1]);
+	SocketPair ends;
 	Filter filter;
 	Signals signals({ SETSIG });
 
@@ -218,13 +214,13 @@ static void passed_on(bool accept)
 		Event event(breakpoint(hit), getppid());
 
 		event.must_attach(filter);
-		return send_fd(there.get(), event.fd());
+		return send_fd(ends.there.get(), event.fd());
 	});
 
-	there.close();
+	ends.there.close();
 
 	int err;
-	Fd received = receive_fd(here.get(), &err, MSG_CMSG_CLOEXEC);
+	Fd received = receive_fd(ends.here.get(), &err);
 
 	EXPECT_EQ(err, 0, "errno of recvmsg");
 	EXPECT_EQ(helper.wait(), 0, "exit of the helper");
@@ -286,8 +282,7 @@ static void pinned(bool accept)
 	Signals signals({ SETSIG });
 
 	/* One of this test's own, which goes with it. */
-	if (unshare(CLONE_NEWNS) || mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) ||
-	    mount("bpf", bpffs, "bpf", 0, nullptr))
+	if (!mount_for_us("bpf", bpffs))
 		unavailable("no bpffs");
 
 	{
@@ -560,26 +555,15 @@ public:
 	{
 		filter_.reset();
 		usleep(10'000);
-		EXPECT_TRUE(is_there(), "the program is there as long as it is attached");
+		EXPECT_TRUE(program_is_there(id_),
+			    "the program is there as long as it is attached");
 	}
-	/* It may go by way of RCU and of a work queue. */
 	void must_be_gone() const
 	{
-		for (int tries = 0; tries < 1000 && is_there(); tries++)
-			usleep(10'000);
-		EXPECT_FALSE(is_there(), "the program is there though it is attached nowhere");
+		EXPECT_TRUE(program_goes(id_), "the program goes when it is attached nowhere");
 	}
 
 private:
-	/* To be asked for, and in the list. */
-	bool is_there() const
-	{
-		uint32_t next = id_ - 1;
-
-		return Fd(bpf_prog_get_fd_by_id(id_)).valid() ||
-		       (!bpf_prog_get_next_id(next, &next) && next == id_);
-	}
-
 	std::optional<Filter> filter_;
 	const uint32_t id_;
 };

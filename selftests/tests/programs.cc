@@ -128,7 +128,7 @@ TEST("programs.value.read", "C1", "a program may read the word whose reads it wa
 	}
 	ring.drain();
 	expect_hits(event, filter, 2 * HITS);
-	/* Half the reads, and as many writes; of these the last one shows behind itself alone. */
+	/* Half the reads and half the writes; what hits before the access does not show the last one. */
 	EXPECT_EQ(ring.samples(), STOPS_BEFORE_ACCESS ? HITS - 1 : HITS, "samples");
 }
 

@@ -299,12 +299,6 @@ static uint64_t misses(const Filter &filter)
 	return *misses;
 }
 
-static void own_reads_hit()
-{
-	if (!WATCHES_KERNEL)
-		unavailable("what a program reads itself hits no watchpoint on this architecture");
-}
-
 TEST("misses.nested", "C6", "hits of a program's own reads are counted as its misses")
 {
 	static volatile uint64_t watched;
@@ -318,7 +312,7 @@ TEST("misses.nested", "C6", "hits of a program's own reads are counted as its mi
 	Ring ring(event);
 
 	/* It reads the word that it watches, in kernel mode, while it runs. */
-	own_reads_hit();
+	need_kernel_hits();
 	filter.returns_if(1, FILTER_VALUE, 1);
 	event.must_attach(filter);
 	EXPECT_EQ(misses(filter), 0, "misses before any hit");
@@ -345,7 +339,7 @@ public:
 		: event_(watchpoint(set))
 		, ring_(event_)
 	{
-		own_reads_hit();
+		need_kernel_hits();
 		filter_.returns_if(1, FILTER_VALUE, HITS);
 		event_.must_attach(filter_);
 	}

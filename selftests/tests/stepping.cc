@@ -4,18 +4,18 @@
  * from there, or handles a signal there. x86 has RF for it; arm64 has to step over the instruction,
  * with its breakpoints off meanwhile.
  */
-#include <elf.h>
 #include <setjmp.h>
-#include <sys/mman.h>
-#include <sys/ptrace.h>
-#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <ctime>
+#include <optional>
 
 #include "lib/arch.h"
+#include "lib/ptrace.h"
+#include "lib/random.h"
 #include "tests/common.h"
 
 /* Each instruction that is stepped over or onto has a name. */
@@ -28,14 +28,11 @@ asm(".pushsection .text\n"
     "stepped_3: nop\n"
     "ret\n"
     ".balign 16\n"
-    "store_1: " ASM_STORE
-    "store_2: nop\n"
+    "store_1: " ASM_STORE "store_2: nop\n"
     "store_3: nop\n"
     "ret\n"
     ".balign 16\n"
-    "getppid_0: " ASM_GETPPID
-    "getppid_1: " ASM_SYSCALL
-    "getppid_2: ret\n"
+    "getppid_0: " ASM_GETPPID "getppid_1: " ASM_SYSCALL "getppid_2: ret\n"
     ".popsection\n");
 
 extern "C" {
@@ -139,9 +136,7 @@ struct Way {
 class Telling {
 public:
 	Telling(const perf_event_attr &attr, const Way &way, pid_t pid = 0)
-		: event_((way.sigtrap && !has_sigtrap() ? unavailable("no attr.sigtrap") : void(),
-			  with_sigtrap(attr, way.sigtrap)),
-			 pid)
+		: event_(with_sigtrap(attr, way.sigtrap), pid)
 		, signal(way.sigtrap ? SIGTRAP : SETSIG)
 	{
 		if (!way.sigtrap)
@@ -206,7 +201,8 @@ public:
 			fail("wait status %#x, where signal %d was to stop it", status_, sig);
 	}
 
-	void to(__ptrace_request how, int sig, int stops_by, void (*at)(), int line = __builtin_LINE())
+	void to(__ptrace_request how, int sig, int stops_by, void (*at)(),
+		int line = __builtin_LINE())
 	{
 		resume(how, sig);
 		stopped_by(stops_by);
@@ -214,18 +210,12 @@ public:
 			fail("stopped at %#lx, not at %#lx (line %d)", pc(), address(at), line);
 	}
 
-	void ends()
-	{
-		EXPECT_EQ(status_, 0, "its end");
-	}
+	void ends() { EXPECT_EQ(status_, 0, "its end"); }
 
 	uint64_t pc() const
 	{
-		user_regs_struct registers;
-		iovec whole = { &registers, sizeof(registers) };
+		user_regs_struct registers = registers_of(child_.pid());
 
-		if (ptrace(PTRACE_GETREGSET, child_.pid(), NT_PRSTATUS, &whole))
-			setup_failed("PTRACE_GETREGSET", errno);
 		return pc_of(registers);
 	}
 
@@ -278,21 +268,11 @@ void count_other(int, siginfo_t *, void *)
 	other_handled++;
 }
 
-/* sigaction(2), to the end of the test. */
-void handle(int sig, void (*handler)(int, siginfo_t *, void *), int flags = 0)
-{
-	struct sigaction action = {};
-
-	action.sa_sigaction = handler;
-	action.sa_flags = SA_SIGINFO | SA_RESTART | flags;
-	sigaction(sig, &action, nullptr);
-}
-
 void check_handler(const Place &place, const Way &way)
 {
 	Telling hits(place.attr(), way);
 
-	handle(hits.signal, count_signal);
+	const Handler handler(hits.signal, count_signal);
 	EXPECT_EQ(place.run(), 0, "what the calls came to");
 	EXPECT_EQ(hits.count(), HITS, "hits counted");
 	EXPECT_EQ(handled, HITS, "signals");
@@ -374,10 +354,10 @@ TEST("stepping.detach", "C13", "a breakpoint goes on when a tracer detaches at i
 
 	Counting rest(breakpoint(stepped_1), tracee.pid());
 
-	ptrace(PTRACE_DETACH, tracee.pid(), nullptr, nullptr);
-	while (next.count() < HITS)
-		usleep(1000);
+	tracee.resume(PTRACE_DETACH);
+	tracee.ends();
 	EXPECT_EQ(rest.count(), HITS - 1, "hits after that one");
+	EXPECT_EQ(next.count(), HITS, "executions of the instruction behind it");
 }
 
 TEST("stepping.untraced", "C13", "a system call with a breakpoint is no affair of a tracer")
@@ -408,8 +388,8 @@ TEST("stepping.handler.both", "C13", "one instruction hits twice, and each hit i
 
 	word.async(SIGUSR1, gettid());
 	word.enable();
-	handle(SETSIG, count_signal);
-	handle(SIGUSR1, count_other);
+	const Handler handler(SETSIG, count_signal);
+	const Handler other(SIGUSR1, count_other);
 	EXPECT_EQ(store(), 0, "what was stored");
 	EXPECT_EQ(call.count(), HITS, "hits of the breakpoint");
 	EXPECT_EQ(handled, HITS, "signals of the breakpoint");
@@ -419,7 +399,8 @@ TEST("stepping.handler.both", "C13", "one instruction hits twice, and each hit i
 
 static Event *removed;
 
-TEST("stepping.handler.removes", "C13", "a handler may disable its breakpoint, and no other is passed")
+TEST("stepping.handler.removes", "C13",
+     "a handler may disable its breakpoint, and no other is passed")
 {
 	Telling call(at_store(), SETSIG_ALONE);
 	Event word(at_word());
@@ -427,11 +408,11 @@ TEST("stepping.handler.removes", "C13", "a handler may disable its breakpoint, a
 	removed = &call.event();
 	word.async(SIGUSR1, gettid());
 	word.enable();
-	handle(SETSIG, [](int, siginfo_t *, void *) {
+	const Handler handler(SETSIG, [](int, siginfo_t *, void *) {
 		count_signal(0, nullptr, nullptr);
 		removed->disable();
 	});
-	handle(SIGUSR1, count_other);
+	const Handler other(SIGUSR1, count_other);
 	for (uint32_t i = 0; i < HITS; i++) {
 		call.event().enable();
 		store_1(&words.watched, i);
@@ -445,12 +426,13 @@ TEST("stepping.handler.removes", "C13", "a handler may disable its breakpoint, a
 
 static sigjmp_buf before;
 
-TEST("stepping.handler.longjmp", "C13", "a handler may leave by siglongjmp, and its hit is forgotten")
+TEST("stepping.handler.longjmp", "C13",
+     "a handler may leave by siglongjmp, and its hit is forgotten")
 {
 	Telling hits(breakpoint(stepped_2), SETSIG_ALONE);
 	Counting next(breakpoint(stepped_3));
 
-	handle(SETSIG, [](int, siginfo_t *, void *) {
+	const Handler handler(SETSIG, [](int, siginfo_t *, void *) {
 		count_signal(0, nullptr, nullptr);
 		siglongjmp(before, 1);
 	});
@@ -469,7 +451,7 @@ TEST("stepping.handler.recursion", "C13", "a handler may run onto the breakpoint
 	Telling hits(breakpoint(stepped_1), SETSIG_ALONE);
 	Counting next(breakpoint(stepped_2));
 
-	handle(
+	const Handler handler(
 		SETSIG,
 		[](int, siginfo_t *, void *) {
 			count_signal(0, nullptr, nullptr);
@@ -486,12 +468,13 @@ TEST("stepping.handler.recursion", "C13", "a handler may run onto the breakpoint
 	EXPECT_EQ(next.count(), 4 * HITS, "executions of the instruction");
 }
 
-TEST("stepping.handler.blocked", "C13", "a hit in the handler whose signal is blocked waits its turn")
+TEST("stepping.handler.blocked", "C13",
+     "a hit in the handler whose signal is blocked waits its turn")
 {
 	Telling hits(breakpoint(stepped_1), SETSIG_ALONE);
 	Counting next(breakpoint(stepped_2));
 
-	handle(SETSIG, [](int, siginfo_t *, void *) {
+	const Handler handler(SETSIG, [](int, siginfo_t *, void *) {
 		if (handled++ % 2 == 0)
 			stepped_1();
 	});
@@ -501,16 +484,17 @@ TEST("stepping.handler.blocked", "C13", "a hit in the handler whose signal is bl
 	EXPECT_EQ(next.count(), 2 * HITS, "executions of the instruction");
 }
 
-TEST("stepping.handler.nested", "C13", "a handler is interrupted by another, and its hit is told once")
+TEST("stepping.handler.nested", "C13",
+     "a handler is interrupted by another, and its hit is told once")
 {
 	Telling hits(breakpoint(stepped_1), SETSIG_ALONE);
 	Counting next(breakpoint(stepped_2));
 
-	handle(SETSIG, [](int, siginfo_t *, void *) {
+	const Handler handler(SETSIG, [](int, siginfo_t *, void *) {
 		count_signal(0, nullptr, nullptr);
 		raise(SIGUSR1);
 	});
-	handle(SIGUSR1, count_other);
+	const Handler other(SIGUSR1, count_other);
 	call();
 	EXPECT_EQ(hits.count(), HITS, "hits counted");
 	EXPECT_EQ(handled, HITS, "signals");
@@ -518,7 +502,8 @@ TEST("stepping.handler.nested", "C13", "a handler is interrupted by another, and
 	EXPECT_EQ(next.count(), HITS, "executions of the instruction");
 }
 
-TEST("stepping.handler.two_frames", "C13", "two signals of one hit are handled, and it is told once")
+TEST("stepping.handler.two_frames", "C13",
+     "two signals of one hit are handled, and it is told once")
 {
 	Telling hits(breakpoint(stepped_1), SETSIG_ALONE);
 	Event second(breakpoint(stepped_1));
@@ -526,8 +511,8 @@ TEST("stepping.handler.two_frames", "C13", "two signals of one hit are handled, 
 
 	second.async(SIGUSR1, gettid());
 	second.enable();
-	handle(SETSIG, count_signal);
-	handle(SIGUSR1, count_other);
+	const Handler handler(SETSIG, count_signal);
+	const Handler other(SIGUSR1, count_other);
 	call();
 	EXPECT_EQ(hits.count(), HITS, "hits counted");
 	EXPECT_EQ(handled, HITS, "signals");
@@ -535,13 +520,13 @@ TEST("stepping.handler.two_frames", "C13", "two signals of one hit are handled, 
 	EXPECT_EQ(next.count(), HITS, "executions of the instruction");
 }
 
-/* Where it goes to is a breakpoint, too, which has not hit yet. */
+/* What has hit is not executed, and no step is left of it. */
 TEST("stepping.handler.goes_elsewhere", "C13", "a handler may change where its program goes on")
 {
 	Telling hits(breakpoint(stepped_1), SETSIG_ALONE);
 	Counting skipped(breakpoint(stepped_2));
 
-	handle(SETSIG, [](int, siginfo_t *, void *context) {
+	const Handler handler(SETSIG, [](int, siginfo_t *, void *context) {
 		count_signal(0, nullptr, nullptr);
 		pc_of(*static_cast<ucontext_t *>(context)) = address(stepped_3);
 	});
@@ -553,7 +538,7 @@ TEST("stepping.handler.goes_elsewhere", "C13", "a handler may change where its p
 
 static int call_handled()
 {
-	handle(SETSIG, count_signal);
+	const Handler handler(SETSIG, count_signal);
 	call();
 	return handled != HITS;
 }
@@ -592,7 +577,8 @@ TEST("stepping.handler.traced_step", "C13", "a tracer steps through the handler,
 }
 
 /* The tracer's own step is none over the breakpoint that it has led to. */
-TEST("stepping.handler.stepped_onto", "C13", "a signal at a breakpoint that was not hit yet hides nothing")
+TEST("stepping.handler.stepped_onto", "C13",
+     "a signal at a breakpoint that was not hit yet hides nothing")
 {
 	Tracee tracee(call_handled);
 	Telling hits(breakpoint(stepped_1), SETSIG_ALONE, tracee.pid());
@@ -614,19 +600,13 @@ TEST("stepping.handler.stepped_onto", "C13", "a signal at a breakpoint that was 
 
 static std::atomic<uint64_t> abandoned, jumps;
 static std::atomic<int> active, in_timer;
-static unsigned drawn = 1;
-
-static unsigned draw(unsigned below)
-{
-	drawn = drawn * 1103515245 + 12345;
-	return (drawn >> 16) % below;
-}
+static Random dice(1);
 
 static void on_hit(int, siginfo_t *, void *)
 {
 	handled++;
 	active++;
-	switch (draw(16)) {
+	switch (dice.below(16)) {
 	case 0:
 		if (in_timer)
 			break;
@@ -645,13 +625,21 @@ static void on_hit(int, siginfo_t *, void *)
 	active--;
 }
 
+static timer_t timer;
+static std::atomic<bool> over;
+
+/* The next one when this one is done: a slow machine makes headway between them, too. */
 static void on_timer(int, siginfo_t *, void *)
 {
+	constexpr itimerspec SOON = { {}, { 0, 1'700'000 } };
+
 	other_handled++;
 	in_timer++;
 	stepped_1();
 	store_1(&words.watched, 0);
 	in_timer--;
+	if (!over)
+		timer_settime(timer, 0, &SOON, nullptr);
 }
 
 TEST("stepping.handler.all", "C13", "signals, jumps and timers at once: each hit is told once")
@@ -659,23 +647,23 @@ TEST("stepping.handler.all", "C13", "signals, jumps and timers at once: each hit
 	constexpr uint64_t ROUNDS = 3000;
 	Telling hits(breakpoint(stepped_1), SETSIG_ALONE);
 	Counting next(breakpoint(stepped_2)), call(at_store()), word(at_word());
-	const itimerspec often = { { 0, 1'700'000 }, { 0, 1'700'000 } }, never = {};
+	const itimerspec now = { {}, { 0, 1 } }, never = {};
 	sigevent event = {};
-	timer_t timer;
 
-	handle(SETSIG, on_hit, SA_NODEFER);
-	handle(SIGALRM, on_timer);
+	const Handler handler(SETSIG, on_hit, SA_NODEFER);
+	const Handler on_alarm(SIGALRM, on_timer);
 	event.sigev_notify = SIGEV_SIGNAL;
 	event.sigev_signo = SIGALRM;
 	if (timer_create(CLOCK_MONOTONIC, &event, &timer))
 		setup_failed("timer_create", errno);
-	timer_settime(timer, 0, &often, nullptr);
+	timer_settime(timer, 0, &now, nullptr);
 	for (std::atomic<uint64_t> i = 0; i < ROUNDS; i++) {
 		if (!sigsetjmp(before, 1))
 			stepped_1();
 		store_1(&words.watched, i);
 		words.beside = i;
 	}
+	over = true;
 	timer_settime(timer, 0, &never, nullptr);
 	EXPECT_EQ(hits.count(), handled, "hits counted, of those told");
 	EXPECT_EQ(next.count(), handled - abandoned, "executions of the instruction");

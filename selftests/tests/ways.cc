@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "lib/kernel.h"
+#include "lib/mount.h"
 #include "lib/rights.h"
 #include "lib/sysctl.h"
 #include "tests/common.h"
@@ -28,15 +29,8 @@
 /* Newer than the headers here: Linux 6.9. */
 constexpr int TOKEN_CREATE = 36; /* enum bpf_cmd */
 constexpr uint32_t F_TOKEN_FD = 1 << 16; /* prog_flags, map_flags */
+/* The largest first, so that = {} clears the whole: the kernel looks at each byte. */
 union TokenAttr {
-	struct {
-		uint32_t flags, bpffs_fd;
-	} create;
-	struct {
-		uint32_t map_type, key_size, value_size, max_entries, flags;
-		uint32_t unused[14];
-		int32_t token_fd;
-	} map;
 	struct {
 		uint32_t type, insn_cnt;
 		uint64_t insns, license;
@@ -46,6 +40,14 @@ union TokenAttr {
 		uint32_t unused[24];
 		int32_t token_fd;
 	} prog;
+	struct {
+		uint32_t map_type, key_size, value_size, max_entries, flags;
+		uint32_t unused[14];
+		int32_t token_fd;
+	} map;
+	struct {
+		uint32_t flags, bpffs_fd;
+	} create;
 };
 static_assert(sizeof(TokenAttr::map) == 80 && sizeof(TokenAttr::prog) == 152);
 
@@ -54,10 +56,12 @@ static int bpf(int command, TokenAttr &attr)
 	return syscall(SYS_bpf, command, &attr, sizeof(attr));
 }
 
+namespace {
+
 /* The system calls of a debugger, in their order. */
 enum Step { GET, OPEN, ATTACH, NONE };
-static constexpr const char *steps[] = { "getting the filter", "perf_event_open()", "attaching",
-					 "nothing" };
+constexpr const char *steps[] = { "getting the filter", "perf_event_open()", "attaching",
+				  "nothing" };
 
 /* What it ended with: at which step it was refused, if it was. */
 struct Tried {
@@ -77,19 +81,20 @@ struct Lent {
 	Fd program, globals;
 };
 
+} // namespace
+
 /* A debugger's work: of all hits it has one, the third. */
 static Tried seek_with(const Lent &lent)
 {
 	if (!lent.program.valid() || !lent.globals.valid())
 		return { GET, errno };
 
-	void *mapped = mmap(nullptr, sizeof(uses::uses__bss), PROT_READ | PROT_WRITE, MAP_SHARED,
-			    lent.globals.get(), 0);
+	const LentGlobals globals(lent.globals.get());
 
-	if (mapped == MAP_FAILED)
+	if (!globals.valid())
 		return { GET, errno };
 
-	auto *condition = static_cast<volatile uses::uses__bss *>(mapped);
+	auto *condition = globals.get();
 	Fd fd = open_event(breakpoint(hit));
 
 	if (!fd.valid())
@@ -208,7 +213,10 @@ static Tried load_by_token(int delegator)
 
 	const Fd mount = receive_fd(delegator, &err);
 	const Fd root(openat(mount.get(), ".", O_DIRECTORY | O_CLOEXEC));
-	TokenAttr attr = { .create = { 0, uint32_t(root.get()) } };
+	TokenAttr attr = {};
+
+	attr.create.bpffs_fd = root.get();
+
 	const Fd token(bpf(TOKEN_CREATE, attr));
 
 	if (!token.valid())
@@ -227,10 +235,11 @@ static Tried load_by_token(int delegator)
 	return seek_with(lent);
 }
 
-static void need_tokens()
+static void need_tokens(const Uses &)
 {
-	TokenAttr attr = { .create = { 0, ~0u } };
+	TokenAttr attr = {};
 
+	attr.create.bpffs_fd = ~0u;
 	if (bpf(TOKEN_CREATE, attr) && errno != EBADF)
 		unavailable("the kernel has no BPF tokens (they came with 6.9)");
 	if (Child([] {
@@ -261,7 +270,7 @@ static Tried without_rights(int)
 	return { GET, try_least(0).valid() ? 0 : errno };
 }
 
-/* All that its file cannot give is CAP_SYS_ADMIN, where events are closed. */
+/* What its file does not give is CAP_SYS_ADMIN, which it takes where events are closed. */
 static Tried file_capabilities(int)
 {
 	const int code = run_as("debugger");
@@ -272,47 +281,19 @@ static Tried file_capabilities(int)
 	return {};
 }
 
-static bool before_5_19()
+static void pin(const Uses &uses)
 {
-	return kernel_before(5, 19);
+	if (!mount_for_us("bpf", bpffs))
+		unavailable("no bpffs");
+	if (bpf_obj_pin(uses.prog_fd(), pinned_program) ||
+	    bpf_obj_pin(bpf_map__fd(uses->maps.bss), pinned_globals))
+		setup_failed("bpf_obj_pin", errno);
+	if (chown(pinned_program, NOBODY, NOBODY) || chown(pinned_globals, NOBODY, NOBODY))
+		setup_failed("chown", errno);
 }
 
-static const struct Way {
-	const char *name, *says;
-	Tried (*go)(int root); /* the debugger */
-	void (*give)(int debugger, const Uses &uses) = [](int, auto &) {}; /* root */
-	void (*need)() = [] {};
-	/* With kernel.unprivileged_bpf_disabled set to 0, and otherwise. */
-	Step refused_at = NONE, refused_if_disabled_at = NONE;
-	bool (*if_disabled)() = [] { return true; };
-} ways[] = {
-	{ .name = "none",
-	  .says = "without rights, and nobody to give any, there is no filter",
-	  .go = without_rights,
-	  .refused_at = GET,
-	  .refused_if_disabled_at = GET },
-	{ .name = "file_capabilities",
-	  .says = "a debugger whose file has CAP_BPF and CAP_PERFMON has what it takes",
-	  .go = file_capabilities },
-	{ .name = "broker",
-	  .says = "the descriptors of a program and its map are all that a debugger takes",
-	  .go = borrow,
-	  .give = lend },
-	/* c8644cd0efe7, "bpf: refine kernel.unprivileged_bpf_disabled behaviour", came with 5.19. */
-	{ .name = "pinned",
-	  .says = "whoever may read and write a pinned program and its map can use them",
-	  .go = open_pinned,
-	  .refused_if_disabled_at = GET,
-	  .if_disabled = before_5_19 },
-	{ .name = "token",
-	  .says = "a token of a delegated bpffs lets a debugger load its own",
-	  .go = load_by_token,
-	  .give = delegate,
-	  .need = need_tokens },
-};
-
-/* In a mount namespace of the test's own: what is pinned, and a folder with what has capabilities. */
-static void prepare(const Uses &uses)
+/* A copy of this program in the current folder. */
+static void give_capabilities(const Uses &)
 {
 	/* Permitted, and effective at exec: capabilities(7). */
 	const vfs_cap_data capabilities = {
@@ -320,16 +301,7 @@ static void prepare(const Uses &uses)
 		.data = { { uint32_t(BPF | PERFMON), 0 }, { (BPF | PERFMON) >> 32, 0 } },
 	};
 
-	if (unshare(CLONE_NEWNS) || mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) ||
-	    mount("bpf", bpffs, "bpf", 0, nullptr))
-		unavailable("no bpffs");
-	if (bpf_obj_pin(uses.prog_fd(), pinned_program) ||
-	    bpf_obj_pin(bpf_map__fd(uses->maps.bss), pinned_globals))
-		setup_failed("bpf_obj_pin", errno);
-	if (chown(pinned_program, NOBODY, NOBODY) || chown(pinned_globals, NOBODY, NOBODY))
-		setup_failed("chown", errno);
-
-	if (mount("tmpfs", "/run", "tmpfs", 0, "mode=755") || chdir("/run"))
+	if (!mount_for_us("tmpfs", "/run", "mode=755") || chdir("/run"))
 		setup_failed("mount of a tmpfs", errno);
 	std::ofstream("debugger", std::ios::binary)
 		<< std::ifstream("/proc/self/exe", std::ios::binary).rdbuf();
@@ -339,26 +311,58 @@ static void prepare(const Uses &uses)
 		unavailable("no file capabilities on a tmpfs (CONFIG_TMPFS_XATTR)");
 }
 
+namespace {
+
+const struct Way {
+	const char *name, *says;
+	Tried (*go)(int root); /* the debugger */
+	void (*give)(int debugger, const Uses &uses) = [](int, auto &) {}; /* root */
+	void (*need)(const Uses &uses) = [](auto &) {}; /* root, before; in the test's namespaces */
+	/* At this setting of kernel.unprivileged_bpf_disabled. */
+	Step (*refused)(int setting) = [](int) { return NONE; };
+} ways[] = {
+	{ .name = "none",
+	  .says = "without rights, and nobody to give any, there is no filter",
+	  .go = without_rights,
+	  .refused = [](int) { return GET; } },
+	{ .name = "file_capabilities",
+	  .says = "a debugger whose file has CAP_BPF and CAP_PERFMON has what it takes",
+	  .go = file_capabilities,
+	  .need = give_capabilities },
+	{ .name = "broker",
+	  .says = "the descriptors of a program and its map are all that a debugger takes",
+	  .go = borrow,
+	  .give = lend },
+	/* c8644cd0efe7, "bpf: refine kernel.unprivileged_bpf_disabled behaviour", came with 5.19. */
+	{ .name = "pinned",
+	  .says = "whoever may read and write a pinned program and its map can use them",
+	  .go = open_pinned,
+	  .need = pin,
+	  .refused = [](int setting) { return setting && kernel_before(5, 19) ? GET : NONE; } },
+	{ .name = "token",
+	  .says = "a token of a delegated bpffs lets a debugger load its own",
+	  .go = load_by_token,
+	  .give = delegate,
+	  .need = need_tokens },
+};
+
+} // namespace
+
 /* In a process of its own, with one of root's at the other end of a socket. */
 static Tried try_it(const Way &way, const Uses &uses)
 {
 	Tried &tried = shared_with_children<Tried>();
-	int ends[2];
-
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
-		setup_failed("socketpair", errno);
-
-	Fd here(ends[0]), there(ends[1]);
+	SocketPair ends;
 	Child root([&] {
-		there.close();
-		way.give(here.get(), uses);
+		ends.there.close();
+		way.give(ends.here.get(), uses);
 		return 0;
 	});
 
-	here.close();
+	ends.here.close();
 	EXPECT_EQ(Child([&] {
 			  become(NOBODY, 0);
-			  tried = way.go(there.get());
+			  tried = way.go(ends.there.get());
 			  return 0;
 		  }).wait(),
 		  0, "end of the debugger");
@@ -368,10 +372,11 @@ static Tried try_it(const Way &way, const Uses &uses)
 /* Debian from 3 on and Ubuntu at 4 open an event for CAP_SYS_ADMIN alone. */
 static bool events_are_closed(int level)
 {
-	const int err = WEXITSTATUS(Child([] {
-					    become(NOBODY, 0);
-					    return open_event(breakpoint(hit)).valid() ? 0 : errno;
-				    }).wait());
+	const int status = Child([] {
+				   become(NOBODY, 0);
+				   return open_event(breakpoint(hit)).valid() ? 0 : errno;
+			   }).wait();
+	const int err = WIFEXITED(status) ? WEXITSTATUS(status) : EINTR;
 
 	if (err && (level < 3 || err != EACCES))
 		fail("perf_event_paranoid %d, nobody's own breakpoint: %s", level, strerror(err));
@@ -380,7 +385,6 @@ static bool events_are_closed(int level)
 
 static void check_way(const Way &way)
 {
-	way.need();
 	/* Where nobody has events there is nothing to be refused. */
 	Event(breakpoint(hit)).close();
 
@@ -395,15 +399,14 @@ static void check_way(const Way &way)
 	if (settings.empty())
 		settings.push_back(1);
 
-	prepare(uses);
+	way.need(uses);
 	for (int setting : settings)
 		for (int level = -1; level <= 4; level++) {
 			Tried expected;
 
 			disabled.set(setting);
 			paranoid.set(level);
-			expected.refused = setting && way.if_disabled() ? way.refused_if_disabled_at
-									: way.refused_at;
+			expected.refused = way.refused(setting);
 			if (expected.refused == NONE && events_are_closed(level))
 				expected = { OPEN, EACCES };
 			else if (expected.refused != NONE)
@@ -428,7 +431,6 @@ static const bool added_ways = [] {
 /* systemd mounts the machine's bpffs with mode=700, upstream's own mode is open to everybody. */
 TEST("rights.lent", "C15", "a program that was lent is gone with its lender and its borrower")
 {
-	constexpr int ENOUGH_MILLISECONDS = 5000;
 	__u32 &id = shared_with_children<__u32>();
 
 	in_child([&] {
@@ -437,9 +439,7 @@ TEST("rights.lent", "C15", "a program that was lent is gone with its lender and 
 
 		paranoid.set(2);
 		id = info_of_program(uses.prog_fd()).id;
-		if (unshare(CLONE_NEWNS) ||
-		    mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) ||
-		    mount("bpf", bpffs, "bpf", 0, "mode=700"))
+		if (!mount_for_us("bpf", bpffs, "mode=700"))
 			unavailable("no bpffs");
 		in_child([&] {
 			become(NOBODY, 0);
@@ -453,12 +453,5 @@ TEST("rights.lent", "C15", "a program that was lent is gone with its lender and 
 			EXPECT_LT(bpf_prog_get_fd_by_id(id), 0, "it has programs by their number");
 		});
 	});
-
-	bool there = true;
-
-	for (int i = 0; there && i < ENOUGH_MILLISECONDS; i++) {
-		usleep(1000);
-		there = Fd(bpf_prog_get_fd_by_id(id)).valid();
-	}
-	EXPECT_FALSE(there, "the program is there");
+	EXPECT_TRUE(program_goes(id), "the program goes");
 }

@@ -48,15 +48,6 @@ static std::atomic<uint64_t> new_sum, new_calls;
 
 static std::atomic<Routine *> published;
 
-static auto &pc_of(void *context)
-{
-#ifdef __x86_64__
-	return static_cast<ucontext_t *>(context)->uc_mcontext.gregs[REG_RIP];
-#else
-	return static_cast<ucontext_t *>(context)->uc_mcontext.pc;
-#endif
-}
-
 static thread_local volatile uint64_t traps;
 
 /* At the entry of the old routine, before its first instruction: wait, and enter the new one. */
@@ -64,7 +55,7 @@ static void on_entry(int, siginfo_t *, void *context)
 {
 	traps = traps + 1;
 	published.wait(nullptr);
-	pc_of(context) = reinterpret_cast<uintptr_t>(published.load());
+	pc_of(*static_cast<ucontext_t *>(context)) = reinterpret_cast<uintptr_t>(published.load());
 }
 
 /* The answer to "are you inside?": UNKNOWN until the thread has been asked. */
@@ -73,7 +64,7 @@ static thread_local std::atomic<int> *answer;
 
 static void on_question(int, siginfo_t *, void *context)
 {
-	uintptr_t pc = pc_of(context);
+	uintptr_t pc = pc_of(*static_cast<ucontext_t *>(context));
 
 	*answer = pc >= reinterpret_cast<uintptr_t>(__start_hotpatch_old) &&
 				  pc < reinterpret_cast<uintptr_t>(__stop_hotpatch_old)

@@ -70,7 +70,7 @@ public:
 		event_.must_attach(uses_);
 		event_.async(SETSIG, gettid());
 	}
-	/* No other may count: a hit in the bpf(2) that reads the map would be a miss, which wakes. */
+	/* No other profiler may be counting now: a hit in the bpf(2) that reads the map would be a miss, which wakes. */
 	~Profiler()
 	{
 		event_.disable();

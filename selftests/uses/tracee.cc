@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 #include "uses/tracee.h"
 
-#include <sys/ptrace.h>
-#include <sys/uio.h>
-#include <sys/user.h>
-#include <sys/wait.h>
-
-#include <elf.h>
 #include <sched.h>
+#include <sys/wait.h>
 
 #include <cerrno>
 
+#include "lib/arch.h"
 #include "lib/cpus.h"
 #include "lib/hit.h"
+#include "lib/ptrace.h"
 
 static volatile uint64_t arrivals, finish;
 
@@ -110,16 +107,9 @@ std::vector<Registers> Tracee::step_through_a_lap()
 
 Registers Tracee::registers() const
 {
-	user_regs_struct r;
-	iovec whole = { &r, sizeof(r) };
+	user_regs_struct registers = registers_of(child_.pid());
 
-	if (ptrace(PTRACE_GETREGSET, child_.pid(), NT_PRSTATUS, &whole))
-		setup_failed("PTRACE_GETREGSET", errno);
-#ifdef __x86_64__
-	return { r.rip, { r.rdi, r.rsi, r.rdx, r.rcx } };
-#else
-	return { r.pc, { r.regs[0], r.regs[1], r.regs[2], r.regs[3] } };
-#endif
+	return { pc_of(registers), first_arguments(registers) };
 }
 
 uint64_t Tracee::arrived() const

@@ -10,7 +10,6 @@
  * runs for events alone that a debugger may open, and sees what its owner would read after the
  * stop. What it holds is charged to the memory cgroup of the service.
  */
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -42,36 +41,43 @@
 
 /* --- the debugger --- */
 
+/* What the service sends, in its order. */
 class Borrowed {
 public:
 	explicit Borrowed(const sockaddr_un &service)
+		: socket_(connected(service))
+		, program_(next())
+		, globals_(next().get())
 	{
-		const Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-		int err;
-
-		if (connect(socket.get(), reinterpret_cast<const sockaddr *>(&service),
-			    sizeof(service)))
-			setup_failed("connect", errno);
-		program_ = receive_fd(socket.get(), &err);
-
-		const Fd map = receive_fd(socket.get(), &err);
-
-		if (!program_.valid() || !map.valid())
-			setup_failed("what the service sends", err);
-		globals_ = mmap(nullptr, sizeof(uses::uses__bss), PROT_READ | PROT_WRITE,
-				MAP_SHARED, map.get(), 0);
-		if (globals_ == MAP_FAILED)
+		if (!globals_.valid())
 			setup_failed("mmap of the condition", errno);
 	}
-	~Borrowed() { munmap(globals_, sizeof(uses::uses__bss)); }
-	Borrowed(const Borrowed &) = delete;
 
 	int prog_fd() const { return program_.get(); }
-	volatile auto *globals() const { return static_cast<volatile uses::uses__bss *>(globals_); }
+	volatile auto *globals() const { return globals_.get(); }
 
 private:
-	Fd program_;
-	void *globals_;
+	static Fd connected(const sockaddr_un &service)
+	{
+		Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+
+		if (connect(fd.get(), reinterpret_cast<const sockaddr *>(&service),
+			    sizeof(service)))
+			setup_failed("connect", errno);
+		return fd;
+	}
+	Fd next() const
+	{
+		int err;
+		Fd fd = receive_fd(socket_.get(), &err);
+
+		if (!fd.valid())
+			setup_failed("what the service sends", err);
+		return fd;
+	}
+
+	const Fd socket_, program_;
+	const LentGlobals globals_;
 };
 
 /* Somebody else's condition is another one: it is neither asked nor met. */

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "lib/mount.h"
+
+#include <sched.h>
+#include <sys/mount.h>
+
+bool mount_for_us(const char *type, const char *where, const char *options)
+{
+	return !unshare(CLONE_NEWNS) &&
+	       !mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) &&
+	       !mount(type, where, type, 0, options);
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* ptrace(2) of a child. */
+#pragma once
+
+#include <sys/ptrace.h>
+#include <sys/types.h>
+#include <sys/user.h>
+
+/* Stops, with SIGSTOP, for the parent to trace the caller. One that is traced already cannot. */
+void stop_for_tracer();
+
+/* Of a tracee that has stopped. lib/arch.h knows what is in them. */
+user_regs_struct registers_of(pid_t pid);
