@@ -41,10 +41,10 @@ help:
 	@echo
 	@echo '  BASE=6.1           the kernel that the series is for: $(BASES)'
 	@echo '  VERSION=6.1.190-1  another point release than the newest'
-	@echo '  KERNEL=NAME        as uname -r has it, for livepatch; KEY= and CERT= sign the module'
+	@echo '  KERNEL=NAME        as uname -r has it, for livepatch and stock; KEY= and CERT= sign the module'
 	@echo '  IMAGE=/path        another kernel than that of the series, for fuzz'
 	@echo '  KSRC=/path         your own tree instead (verify works on a copy)'
-	@echo '  ARCH=arm64         another architecture than x86, for verify; begun, see scripts/arch'
+	@echo '  ARCH=arm64         another architecture than x86, for verify'
 	@echo '  ACCEL=tcg          or kvm, auto: what QEMU runs on (auto: KVM if a guest boots on it)'
 	@echo '  make fetch prints where the source of the kernel is; make clean removes build/'
 
@@ -76,7 +76,6 @@ dist:
 
 labs:
 	@scripts/labs
-.PHONY: labs
 
 try:
 	@scripts/try $(BASE) $(foreach test,$(TEST),'$(test)')
@@ -137,5 +136,5 @@ probe: selftests
 clean:
 	rm -rf $(or $(BUILD),build)
 
-.PHONY: help verify stock try matrix check series-check prefixes dist mutants kabi peers bench soak faults debug \
+.PHONY: help verify stock try matrix labs check series-check prefixes dist mutants kabi peers bench soak faults debug \
 	stress fuzz apply livepatch livepatch-deb verify-live fetch selftests probe clean

@@ -15,6 +15,7 @@ Kconfig lines, which add to Kconfig.fragment or set something in another way, an
 import os
 import re
 import subprocess
+import sys
 
 from lab import BUILD, SCRIPTS
 
@@ -54,7 +55,8 @@ class Arch:
     def prepare(self):
         """What its guests and programs take, and the links by which busybox is all of a shell's commands."""
         if self.sysroot:
-            subprocess.run([SCRIPTS / "sysroot", self.name, *self.sysroot], check=True, stdout=subprocess.DEVNULL)
+            if subprocess.run([SCRIPTS / "sysroot", self.name, *self.sysroot], stdout=subprocess.DEVNULL).returncode:
+                sys.exit(1)
             for name in ("sh", "mount", "cat", "insmod", "ls", "grep", "sleep", "uname", "true", "false", "timeout"):
                 link = self.root() / "bin" / name
                 if not link.is_symlink():

@@ -120,6 +120,8 @@ class Base(Series):
             return path
         lines = differs.read_text().splitlines()
         gone = {line.split()[1] for line in lines if line.startswith("not ")}
+        if unknown := gone - read_fails(path, None):
+            die(f"{differs}: not in stock-fails: {' '.join(sorted(unknown))}")
         kept = [line for line in path.read_text().splitlines() if line.partition("#")[0].strip() not in gone]
         BUILD.mkdir(parents=True, exist_ok=True)
         whole = BUILD / f"stock-fails-{self.name}{ARCH.suffix}"

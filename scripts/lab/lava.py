@@ -26,7 +26,13 @@ def read_log(text):
         line = line.removeprefix("- ")
         if not line.startswith("{"):
             continue
-        entry = yaml.load(line, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        try:
+            entry = yaml.load(line, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        except yaml.YAMLError:
+            # A dispatcher that was killed leaves half a line.
+            continue
+        if "lvl" not in entry:
+            continue
         if entry["lvl"] == "target":
             # lava_dispatcher/shell.py escapes them, and then the logger does once more.
             console.append(str(entry["msg"]).replace('\\"', '"'))

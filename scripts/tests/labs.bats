@@ -222,6 +222,12 @@ written() {
 	END
 }
 
+@test "labs: lava: a log that ends amid a line, and one of another kind" {
+	ran "$GREEN"
+	printf '{"dt": "2026-01-01T00:00:00.1", "msg": "no level"}\n{"dt": "2026-01-01T00:0' >>"$T/log"
+	reads lost
+}
+
 # document: KCIDB's JSON of a result
 document() {
 	/usr/bin/python3 -B - "$SCRIPTS" >"$T/kcidb.json" <<-'END'

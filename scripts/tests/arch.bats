@@ -1,0 +1,55 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0
+load common
+
+# lists STOCK ARM64: what arm64 must fail, where stock-fails has the one, and stock-fails.arm64 the other
+lists() {
+	mkdir -p "$T/top/patches/linux-6.1" "$BUILD"
+	cp -r "$SCRIPTS" "$T/top"
+	echo '# BASE linux-6.1 6.1.9-1' >"$T/top/patches/linux-6.1/series"
+	tr ' ' '\n' <<<"$1" >"$T/top/patches/linux-6.1/stock-fails"
+	tr '|' '\n' <<<"$2" >"$T/top/patches/linux-6.1/stock-fails.arm64"
+	ARCH=${3-arm64} run /usr/bin/python3 -B -c 'import sys
+sys.path[0] = sys.argv[1]
+sys.argv = ["list"]
+from lab import base
+print(" ".join(sorted(base.find("6.1").stock_fails())))' "$T/top/scripts"
+}
+
+@test "arch: arm64 fails what x86 does, less what is not, and what comes to it" {
+	lists "a.one b.two oops.x" "c.three|not b.two"
+	[ "$output" = "a.one c.three oops.x" ]
+	lists "a.one b.two oops.x" "c.three|not b.two" x86
+	[ "$output" = "a.one b.two oops.x" ]
+}
+
+@test "arch: what is said not to fail must be in the other list" {
+	lists "a.one" "not b.two"
+	one_line "list: *stock-fails.arm64: not in stock-fails: b.two"
+}
+
+@test "arch: there is none of that name" {
+	ARCH=armm64 run "$SCRIPTS/verify" 6.1
+	one_line "verify: no such architecture: armm64 (there is: arm64 x86)"
+}
+
+@test "arch: a guest of arm64 has its own QEMU, machine and console, and busybox for a shell" {
+	fake_qemu
+	mv "$T/bin/qemu-system-x86_64" "$T/bin/qemu-system-aarch64"
+	echo kernel >"$T/Image"
+	export FAKE_GUEST='up; echo "$@" >"$T/command"; echo "exit 0" >"$verdict"' T
+	ARCH=arm64 run "$SCRIPTS/boot" --accel tcg --timeout 5 --out "$T/out" "$T/Image" -- true
+	[ "$status" -eq 0 ]
+	grep -q -- "-machine virt,.*console=ttyAMA0.* init=$BUILD/sysroot-arm64/bin/busybox .*-- sh $SCRIPTS/guest-init" "$T/command"
+}
+
+@test "sysroot: packages that the archive does not have, and nothing is left" {
+	command_is apt-get '[[ $* == *update* ]] || { echo "E: Unable to locate package nothing"; exit 100; }'
+	run "$SCRIPTS/sysroot" arm64 nothing
+	[ "$status" -eq 1 ]
+	[ "${lines[-1]}" = "sysroot: cannot download them: E: Unable to locate package nothing" ]
+	[ ! -e "$BUILD/sysroot-arm64" ]
+	run env ARCH=arm64 /usr/bin/python3 -B -c 'import sys; sys.path[0] = sys.argv[1]; from lab.arch import ARCH; ARCH.prepare()' "$SCRIPTS"
+	[ "$status" -eq 1 ]
+	[[ $output != *Traceback* ]]
+}
