@@ -268,10 +268,10 @@ static void run_first()
 }
 
 /*
- * Stops @pid before each instruction of what begins at @address, and for so long that a program
- * which nobody holds is freed: a breakpoint sends a signal to us, who come first on that CPU.
+ * Stops whoever is on @cpu before each instruction of what begins at @address, and for so long that
+ * a program which nobody holds is freed: a breakpoint sends a signal to us, who come first there.
  */
-[[noreturn]] static void stop_everywhere(pid_t pid, uint64_t address,
+[[noreturn]] static void stop_everywhere(int cpu, uint64_t address,
 					 const std::atomic<uint64_t> &freed,
 					 std::atomic<uint64_t> &stops)
 {
@@ -283,10 +283,11 @@ static void run_first()
 	sigprocmask(SIG_BLOCK, &signals, nullptr);
 	run_first();
 	attr.exclude_kernel = 0;
-	for (uint64_t at = 0;; at = (at + 1) % BYTES) {
+	for (uint64_t at = 0;; at = (at + INSTRUCTION_ALIGNMENT) % BYTES) {
 		attr.bp_addr = address + at;
 
-		Event event(attr, pid);
+		/* Not of a task: arm64 has none in the kernel. */
+		Event event(attr, -1, cpu);
 
 		event.async(SIGUSR1, gettid());
 		event.must_refresh(1);
@@ -335,7 +336,7 @@ TEST("oops.query", "C8", "a link may close while somebody asks for the program o
 	});
 	Child stopping([&] {
 		run_on(cpus[0]);
-		stop_everywhere(us, address, links, stops);
+		stop_everywhere(cpus[0], address, links, stops);
 		return 0;
 	});
 
