@@ -113,15 +113,17 @@ class Base(Series):
 
     def expected(self):
         """stock-fails, or what it is for $ARCH: stock-fails.ARCH has the names that come to it, and
-        "not NAME" for those that leave it."""
+        "not NAME" (or a pattern) for those that leave it."""
         path = self.folder / "stock-fails"
         differs = self.folder / f"stock-fails.{ARCH.name}"
         if not ARCH.suffix or not differs.is_file():
             return path
-        lines = differs.read_text().splitlines()
-        gone = {line.split()[1] for line in lines if line.startswith("not ")}
-        if unknown := gone - read_fails(path, None):
-            die(f"{differs}: not in stock-fails: {' '.join(sorted(unknown))}")
+        lines, listed, gone = differs.read_text().splitlines(), read_fails(path, None), set()
+        for pattern in [line.split()[1] for line in lines if line.startswith("not ")]:
+            found = fnmatch.filter(listed, pattern)
+            if not found:
+                die(f"{differs}: not in stock-fails: {pattern}")
+            gone.update(found)
         kept = [line for line in path.read_text().splitlines() if line.partition("#")[0].strip() not in gone]
         BUILD.mkdir(parents=True, exist_ok=True)
         whole = BUILD / f"stock-fails-{self.name}{ARCH.suffix}"

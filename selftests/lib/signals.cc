@@ -59,7 +59,7 @@ static siginfo_t last_caught[_NSIG];
  */
 static void end_a_storm(const ucontext_t &context)
 {
-	constexpr uint64_t STORM = 20'000;
+	constexpr uint64_t STORM = 5'000;
 	static thread_local std::remove_cvref_t<decltype(general_registers(context))> last;
 	static thread_local uint64_t same;
 
