@@ -44,7 +44,7 @@ help:
 	@echo '  KERNEL=NAME        as uname -r has it, for livepatch and stock; KEY= and CERT= sign the module'
 	@echo '  IMAGE=/path        another kernel than that of the series, for fuzz'
 	@echo '  KSRC=/path         your own tree instead (verify works on a copy)'
-	@echo '  ARCH=arm64         another architecture than x86, for verify'
+	@echo '  ARCH=arm64         another architecture than x86, for verify, mutants and try'
 	@echo '  ACCEL=tcg          or kvm, auto: what QEMU runs on (auto: KVM if a guest boots on it)'
 	@echo '  make fetch prints where the source of the kernel is; make clean removes build/'
 

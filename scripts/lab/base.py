@@ -178,18 +178,19 @@ class Mutant:
     Runs: NAME...             runs these, whatever they say
     Costs: WAY                this way to hit must cost more than the file "instructions" says
     Without: PATTERN          for it the matching lines are left out of Kconfig.fragment
+    Arch: ARCH                it is of that architecture, not of x86
     """
 
     def __init__(self, path):
         self.path, self.name = path, path.stem
         text = path.read_text(errors="replace")
         found = {key: " ".join(value.split()) for key, value in
-                 re.findall(r"^(Fails|Config|Splat|Runs|Costs|Without): ((?:.+\n)+?)(?=\n|[A-Z]\w+: )", text, re.M)}
+                 re.findall(r"^(Fails|Config|Splat|Runs|Costs|Without|Arch): ((?:.+\n)+?)(?=\n|[A-Z]\w+: )", text, re.M)}
         self.fails = found.get("Fails", "").split()
         self.runs = found.get("Runs", "").split()
         self.config, _, self.splat = found.get("Splat", "").partition(": ")
         self.config = found.get("Config", self.config)
-        self.costs, self.without = found.get("Costs"), found.get("Without")
+        self.costs, self.without, self.arch = found.get("Costs"), found.get("Without"), found.get("Arch", "x86")
         if not (self.fails or self.runs or self.costs):
             die(f"{path}: no 'Fails:', 'Runs:' or 'Costs:' line")
 

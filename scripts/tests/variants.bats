@@ -110,7 +110,7 @@ told() {
 	prepare 'grep -q line39_broken $image || exit
 		case $(cat "${verdict%/*}/command") in *oops*) say "BUG: kernel NULL pointer dereference" ;; *t.b*) results -t.a -t.b ;; *t.c*) results +t.c =t.d ;; esac'
 	mkdir "$series/mutants"
-	for mutant in "killed:Fails: t.a t.b" "survives:Fails: t.c" "dies:Fails: oops.*" "says-nothing:"; do
+	for mutant in "killed:Fails: t.a t.b" "survives:Fails: t.c" "dies:Fails: oops.*" "says-nothing:" $'elsewhere:Arch: arm64\nFails: t.a'; do
 		cat >"$series/mutants/${mutant%%:*}.patch" <<-END
 		C1: broken.
 
@@ -129,11 +129,16 @@ told() {
 	[ "$status" -eq 1 ]
 	told 1..3 "ok 1 mutant killed: killed by 2 tests: t.a t.b" "not ok 2 mutant survives: survived t.c" \
 		"ok 3 mutant dies: killed, and the kernel with it: oops.*"
+	verb mutants 6.1 elsewhere
+	one_line "mutants: elsewhere is for ARCH=arm64"
 	verb mutants 6.1 none
 	one_line "mutants: no such mutant: none (see *"
 	verb mutants 6.1 says-nothing
 	[ "$status" -eq 1 ]
 	[[ ${lines[-1]} == "mutants: "*"says-nothing.patch: no 'Fails:', 'Runs:' or 'Costs:' line" ]]
+	rm "$series/mutants/says-nothing.patch" "$series/mutants/survives.patch"
+	verb mutants 6.1
+	told 1..2 "ok 1 mutant dies: killed, and the kernel with it: oops.*" "ok 2 mutant killed: killed by 2 tests: t.a t.b"
 }
 
 @test "try: builds what changed, and runs the tests that match" {

@@ -271,11 +271,14 @@ void count_other(int, siginfo_t *, void *)
 void check_handler(const Place &place, const Way &way)
 {
 	Telling hits(place.attr(), way);
-
+	Counting entries(breakpoint(count_signal));
 	const Handler handler(hits.signal, count_signal);
+
 	EXPECT_EQ(place.run(), 0, "what the calls came to");
 	EXPECT_EQ(hits.count(), HITS, "hits counted");
 	EXPECT_EQ(handled, HITS, "signals");
+	/* What was due at the hit is not spent here. */
+	EXPECT_EQ(entries.count(), HITS, "hits of a breakpoint on the handler's first instruction");
 }
 
 const bool added = [] {
@@ -388,8 +391,10 @@ TEST("stepping.handler.both", "C13", "one instruction hits twice, and each hit i
 
 	word.async(SIGUSR1, gettid());
 	word.enable();
+
 	const Handler handler(SETSIG, count_signal);
 	const Handler other(SIGUSR1, count_other);
+
 	EXPECT_EQ(store(), 0, "what was stored");
 	EXPECT_EQ(call.count(), HITS, "hits of the breakpoint");
 	EXPECT_EQ(handled, HITS, "signals of the breakpoint");
@@ -408,11 +413,13 @@ TEST("stepping.handler.removes", "C13",
 	removed = &call.event();
 	word.async(SIGUSR1, gettid());
 	word.enable();
+
 	const Handler handler(SETSIG, [](int, siginfo_t *, void *) {
 		count_signal(0, nullptr, nullptr);
 		removed->disable();
 	});
 	const Handler other(SIGUSR1, count_other);
+
 	for (uint32_t i = 0; i < HITS; i++) {
 		call.event().enable();
 		store_1(&words.watched, i);
@@ -431,11 +438,11 @@ TEST("stepping.handler.longjmp", "C13",
 {
 	Telling hits(breakpoint(stepped_2), SETSIG_ALONE);
 	Counting next(breakpoint(stepped_3));
-
 	const Handler handler(SETSIG, [](int, siginfo_t *, void *) {
 		count_signal(0, nullptr, nullptr);
 		siglongjmp(before, 1);
 	});
+
 	for (std::atomic<uint64_t> i = 0; i < HITS; i++)
 		if (!sigsetjmp(before, 1))
 			stepped_1();
@@ -450,7 +457,6 @@ TEST("stepping.handler.recursion", "C13", "a handler may run onto the breakpoint
 {
 	Telling hits(breakpoint(stepped_1), SETSIG_ALONE);
 	Counting next(breakpoint(stepped_2));
-
 	const Handler handler(
 		SETSIG,
 		[](int, siginfo_t *, void *) {
@@ -462,6 +468,7 @@ TEST("stepping.handler.recursion", "C13", "a handler may run onto the breakpoint
 			}
 		},
 		SA_NODEFER);
+
 	call();
 	EXPECT_EQ(hits.count(), 4 * HITS, "hits counted");
 	EXPECT_EQ(handled, 4 * HITS, "signals");
@@ -473,11 +480,11 @@ TEST("stepping.handler.blocked", "C13",
 {
 	Telling hits(breakpoint(stepped_1), SETSIG_ALONE);
 	Counting next(breakpoint(stepped_2));
-
 	const Handler handler(SETSIG, [](int, siginfo_t *, void *) {
 		if (handled++ % 2 == 0)
 			stepped_1();
 	});
+
 	call();
 	EXPECT_EQ(hits.count(), 2 * HITS, "hits counted");
 	EXPECT_EQ(handled, 2 * HITS, "signals");
@@ -489,12 +496,12 @@ TEST("stepping.handler.nested", "C13",
 {
 	Telling hits(breakpoint(stepped_1), SETSIG_ALONE);
 	Counting next(breakpoint(stepped_2));
-
 	const Handler handler(SETSIG, [](int, siginfo_t *, void *) {
 		count_signal(0, nullptr, nullptr);
 		raise(SIGUSR1);
 	});
 	const Handler other(SIGUSR1, count_other);
+
 	call();
 	EXPECT_EQ(hits.count(), HITS, "hits counted");
 	EXPECT_EQ(handled, HITS, "signals");
@@ -511,8 +518,10 @@ TEST("stepping.handler.two_frames", "C13",
 
 	second.async(SIGUSR1, gettid());
 	second.enable();
+
 	const Handler handler(SETSIG, count_signal);
 	const Handler other(SIGUSR1, count_other);
+
 	call();
 	EXPECT_EQ(hits.count(), HITS, "hits counted");
 	EXPECT_EQ(handled, HITS, "signals");
@@ -525,11 +534,11 @@ TEST("stepping.handler.goes_elsewhere", "C13", "a handler may change where its p
 {
 	Telling hits(breakpoint(stepped_1), SETSIG_ALONE);
 	Counting skipped(breakpoint(stepped_2));
-
 	const Handler handler(SETSIG, [](int, siginfo_t *, void *context) {
 		count_signal(0, nullptr, nullptr);
 		pc_of(*static_cast<ucontext_t *>(context)) = address(stepped_3);
 	});
+
 	call();
 	EXPECT_EQ(hits.count(), HITS, "hits counted");
 	EXPECT_EQ(handled, HITS, "signals");
@@ -539,6 +548,7 @@ TEST("stepping.handler.goes_elsewhere", "C13", "a handler may change where its p
 static int call_handled()
 {
 	const Handler handler(SETSIG, count_signal);
+
 	call();
 	return handled != HITS;
 }
@@ -649,9 +659,9 @@ TEST("stepping.handler.all", "C13", "signals, jumps and timers at once: each hit
 	Counting next(breakpoint(stepped_2)), call(at_store()), word(at_word());
 	const itimerspec now = { {}, { 0, 1 } }, never = {};
 	sigevent event = {};
-
 	const Handler handler(SETSIG, on_hit, SA_NODEFER);
 	const Handler on_alarm(SIGALRM, on_timer);
+
 	event.sigev_notify = SIGEV_SIGNAL;
 	event.sigev_signo = SIGALRM;
 	if (timer_create(CLOCK_MONOTONIC, &event, &timer))
