@@ -94,7 +94,10 @@ TESTS='up; say "sanitizer on"; printf "ok 1 a\n# round: hits 42 lost 0\nok 2 b #
 @test "debug: a configuration without which a test is skipped is not there if it is" {
 	apart='# Runs: b\n' debugs "$TESTS"'; echo "exit 0" >"$verdict"'
 	[ "$status" -eq 1 ]
-	[[ $output == *"not ok 1 debug: 6.1 patched, kasan, suite: 1 passed, 0 failed, 1 skipped, 0 splats: b is skipped; see "* ]]
+	[[ $output == *"not ok 1 debug: 6.1 patched, kasan, suite: 1 passed, 0 failed, 1 skipped, 0 splats: b did not run; see "* ]]
+	apart='# Runs: gone\n' debugs "$TESTS"'; echo "exit 0" >"$verdict"'
+	[ "$status" -eq 1 ]
+	[[ $output == *"0 splats: gone did not run; see "* ]]
 }
 
 @test "debug: a splat fails, on the stock kernel it is only told" {
