@@ -14,6 +14,7 @@
 constexpr size_t EXECUTE_LENGTH = sizeof(long); /* attr.bp_len, arch/x86/kernel/hw_breakpoint.c */
 constexpr size_t INSTRUCTION_ALIGNMENT = 1;
 constexpr bool STOPS_BEFORE_ACCESS = false; /* where a watchpoint hits: before, or behind it */
+constexpr bool SAVES_HIT = true; /* the frame of a signal, in RF: what has hit does not hit again */
 constexpr bool WATCHES_KERNEL = true; /* whether what the kernel does to user memory hits */
 constexpr uint64_t FIRST_ARGUMENT = 1 << 5; /* of attr.sample_regs_user: PERF_REG_X86_DI */
 #define SYSCALL_SYMBOL(name) "__x64_sys_" name /* of a system call in the kernel */
@@ -48,6 +49,7 @@ inline std::array<uint64_t, 4> first_arguments(const user_regs_struct &registers
 constexpr size_t EXECUTE_LENGTH = 4;
 constexpr size_t INSTRUCTION_ALIGNMENT = 4;
 constexpr bool STOPS_BEFORE_ACCESS = true;
+constexpr bool SAVES_HIT = false; /* but for a kernel that does, as with the series */
 constexpr bool WATCHES_KERNEL = false; /* watchpoint_report() in arch/arm64/kernel */
 constexpr uint64_t FIRST_ARGUMENT = 1; /* PERF_REG_ARM64_X0 */
 #define SYSCALL_SYMBOL(name) "__arm64_sys_" name
