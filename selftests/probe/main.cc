@@ -110,6 +110,9 @@ static Finding probe(const Effect &effect)
 	if (!rejected.seen.runs)
 		return because(Result::UNKNOWN, "the program did not run");
 
+	if (found.seen)
+		return because(Result::SEEN, "");
+
 	/* An effect that never happens would look suppressed. */
 	Report accepted = measure(effect.setup, { true, 1 });
 
@@ -118,8 +121,7 @@ static Finding probe(const Effect &effect)
 	if (accepted.seen.*effect.seen != effect.accepted_seen)
 		return because(Result::UNKNOWN, "accepted hits do not show it either");
 
-	found.result = found.seen ? Result::SEEN : Result::SUPPRESSED;
-	return found;
+	return because(Result::SUPPRESSED, "");
 }
 
 /* Why nothing can be measured here, if it cannot. */
