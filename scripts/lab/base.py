@@ -108,8 +108,8 @@ class Base(Series):
 
     def stock_fails_elsewhere(self):
         """What comes to it on other architectures than x86: (name, tests) each."""
-        return [(path.suffix[1:], {line for line in path.read_text().splitlines() if line and line[0] != "#"
-                                   and not line.startswith("not ")}) for path in self.folder.glob("stock-fails.*")]
+        return [(path.suffix[1:], {test for test in read_fails(path, None) if not test.startswith("not ")})
+                for path in self.folder.glob("stock-fails.*")]
 
     def expected(self):
         """stock-fails, or what it is for $ARCH: stock-fails.ARCH has the names that come to it, and

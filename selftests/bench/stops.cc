@@ -20,10 +20,10 @@
 #include <cstring>
 
 #include "lib/child.h"
-#include "lib/ptrace.h"
 #include "lib/clock.h"
 #include "lib/effects.h"
 #include "lib/fail.h"
+#include "lib/ptrace.h"
 #include "lib/ring.h"
 #include "lib/signals.h"
 

@@ -16,11 +16,11 @@ Pipe::Pipe(int flags)
 	in = Fd(ends[1]);
 }
 
-SocketPair::SocketPair(int type)
+SocketPair::SocketPair()
 {
 	int ends[2];
 
-	if (socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, ends))
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
 		setup_failed("socketpair", errno);
 	here = Fd(ends[0]);
 	there = Fd(ends[1]);

@@ -55,7 +55,7 @@ struct Pipe {
 
 /* socketpair(2) of unix(7): a process keeps one end, and closes the other. */
 struct SocketPair {
-	explicit SocketPair(int type = SOCK_STREAM);
+	SocketPair();
 
 	Fd here, there;
 };

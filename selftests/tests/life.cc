@@ -5,8 +5,6 @@
 #include <sched.h>
 #include <poll.h>
 #include <sys/mman.h>
-#include <sys/mount.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 

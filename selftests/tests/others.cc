@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <link.h>
 #include <sched.h>
-#include <sys/mount.h>
 #include <sys/syscall.h>
 #include <sys/user.h>
 #include <sys/wait.h>

@@ -6,9 +6,7 @@
 #include <bpf/bpf.h>
 #include <linux/bpf.h>
 #include <sched.h>
-#include <sys/mman.h>
 #include <sys/mount.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
