@@ -4,12 +4,15 @@ Kconfig lines, which add to Kconfig.fragment or set something in another way, an
 
   # Image: PATH          of the kernel, in the folder of its objects
   # Cross: TRIPLET       what the names of the compilers begin with
-  # Packages: NAME...    what its builds and boots take that is not installed for every verb
+  # Packages: NAME...    what its builds and boots take that is not installed for every verb, for scripts/deps
   # Sysroot: NAME...     packages of that architecture, for its programs and guests; busybox is one
   # Qemu: NAME           and the Package: that has it
+  # User: NAME           of the QEMU that runs a program of it here, if that takes one
   # Machine: NAME        of QEMU
   # Console: NAME        of the kernel
   # Emulated: NAME...    parameters for it where TCG is slow
+  # Variant: NAME...     parameters with which soak boots it, too
+  # Clock: OPTION...     of QEMU's CPU, so that a tick of what a program reads is a nanosecond
   # Module: FOLDER       of the PMU for guests, where it is for this architecture
 """
 import os
@@ -30,11 +33,14 @@ class Arch:
         said = dict(re.findall(r"^# (\w+): (.*)", self.text, re.M))
         self.image, self.qemu, self.package = said["Image"], said["Qemu"], said["Package"]
         self.machine, self.console = said["Machine"], said["Console"]
-        self.emulated = said.get("Emulated", "").split()
+        self.variants = [said["Variant"].split()] if "Variant" in said else []
+        self.emulated, self.clock = said.get("Emulated", "").split(), said.get("Clock", "")
         self.cross, self.module = said.get("Cross"), said.get("Module")
-        self.packages, self.sysroot = said.get("Packages", "").split(), said.get("Sysroot", "").split()
+        self.user = said.get("User", "").split()
+        self.sysroot = said.get("Sysroot", "").split()
         # In the build folder and beside stock-fails; x86's have none.
         self.suffix = "" if self.name == "x86" else f"-{self.name}"
+        self.folder = self.suffix[1:]  # of its results
 
     def root(self):
         """Its sysroot: SYSROOT as scripts/sysroot leaves it."""
@@ -61,6 +67,10 @@ class Arch:
                 link = self.root() / "bin" / name
                 if not link.is_symlink():
                     link.symlink_to("busybox")
+
+
+def names():
+    return sorted(path.name for path in (SCRIPTS / "arch").iterdir())
 
 
 ARCH = Arch(os.environ.get("ARCH") or "x86")

@@ -21,8 +21,9 @@ def names():
 
 
 def measured():
-    """Those of which a kernel was booted, and stock-fails says what came of it."""
-    return [name for name in names() if Base(name).stock_fails(None)]
+    """Those of which a kernel was booted on $ARCH, and stock-fails says what came of it."""
+    return [name for name in names() if Base(name).stock_fails(None) and
+            Base(name).of_arch("stock-fails").is_file()]
 
 
 def at_hand():
@@ -103,6 +104,10 @@ class Base(Series):
         self.name = name
         super().__init__(TOP / "patches" / f"linux-{name}")
 
+    def of_arch(self, name):
+        """A file of it as it is for $ARCH: instructions, or instructions.arm64."""
+        return self.folder / (f"{name}.{ARCH.name}" if ARCH.suffix else name)
+
     def stock_fails(self, preempt="full"):
         return read_fails(self.expected(), preempt)
 
@@ -114,8 +119,7 @@ class Base(Series):
     def expected(self):
         """stock-fails, or what it is for $ARCH: stock-fails.ARCH has the names that come to it, and
         "not NAME" (or a pattern) for those that leave it."""
-        path = self.folder / "stock-fails"
-        differs = self.folder / f"stock-fails.{ARCH.name}"
+        path, differs = self.folder / "stock-fails", self.of_arch("stock-fails")
         if not ARCH.suffix or not differs.is_file():
             return path
         lines, listed, gone = differs.read_text().splitlines(), read_fails(path, None), set()

@@ -12,6 +12,7 @@ import re
 import shlex
 
 from lab import SCRIPTS, TOP, die
+from lab.arch import ARCH
 from lab.base import order
 
 
@@ -44,12 +45,13 @@ def symbols(text):
 
 
 def fragment(config=None, without=None):
-    """Kconfig.fragment with what a Config or an Arch adds to it, or sets in another way, and less the lines
+    """Kconfig.fragment with what $ARCH and a Config add to it, or set in another way, and less the lines
     that match a pattern."""
-    lines = (TOP / "Kconfig.fragment").read_text().splitlines(keepends=True)
-    set_anew = symbols(config.text) if config else set()
-    return "".join(line for line in lines if not symbols(line) & set_anew and
-                   not (without and re.search(without, line))) + (config.text if config else "")
+    text = (TOP / "Kconfig.fragment").read_text()
+    for more in [one.text for one in (ARCH if ARCH.suffix else None, config) if one]:
+        set_anew = symbols(more)
+        text = "".join(line for line in text.splitlines(keepends=True) if not symbols(line) & set_anew) + more
+    return "".join(line for line in text.splitlines(keepends=True) if not (without and re.search(without, line)))
 
 
 def for_version(path, version, text=None):

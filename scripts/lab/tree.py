@@ -21,8 +21,8 @@ IMAGE = ARCH.image
 OBJ = f"obj{ARCH.suffix}"
 # For kernels that look for errors: they take more memory. On QEMU's older machine, pc, the kernel can
 # give up what tells the interrupts of PCI: that is a loop in the bytecode of ACPI, which has 30 s.
-# On q35 it is a table.
-LARGE = ["--machine", "q35", "--memory", "2G"]
+# On q35 it is a table. Other architectures have no such choice.
+LARGE = ["--memory", "2G", *([] if ARCH.suffix else ["--machine", "q35"])]
 # Full preemption, where the kernel has it: it shows what the others hide.
 PREEMPT = ["--append", "preempt=full"]
 held = []  # the descriptor of the lock

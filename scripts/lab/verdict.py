@@ -13,12 +13,13 @@ from lab.base import deadly
 def read_run(text):
     """What perf_bpf_probe --json and the suite printed, as a dictionary; "error" is None if it can be
     trusted."""
-    run = {"error": None, "tests": {}, "effects": {}, "reasons": {}}
+    run = {"error": None, "tests": {}, "effects": {}, "stops": {}, "reasons": {}}
     probe, _, tests = text.partition("TAP version ")
     try:
-        run["effects"] = {printable(str(e["id"])): {
-            **e, "title": printable(str(e["title"])), "result": printable(str(e["result"]))}
-            for e in json.loads(probe)["effects"]}
+        said = json.loads(probe)
+        for part, found in (("effects", said["effects"]), ("stops", said.get("stops", []))):
+            run[part] = {printable(str(e["id"])): {
+                **e, "title": printable(str(e["title"])), "result": printable(str(e["result"]))} for e in found}
     except (ValueError, KeyError, TypeError, RecursionError):
         run["error"] = "perf_bpf_probe gave no result"
     try:
@@ -57,6 +58,9 @@ def judge(stock, patched, expected, dead):
     for effect_id, effect in patched["effects"].items():
         if effect["result"] not in ("suppressed", "untouched", "unavailable"):
             complaints.append(("patched", None, f"{effect_id} is {effect['result']}, says the probe"))
+    for stop in patched["stops"].values():
+        if stop["result"] != "works":
+            complaints.append(("patched", None, f"{stop['title']}: {stop['result']}, says the probe"))
     for test, result in patched["tests"].items():
         if result == "fail":
             complaints.append(("patched", test, patched["reasons"].get(test, "failed")))
@@ -93,6 +97,11 @@ def table(stock, patched, expected):
     for effect_id, effect in stock["effects"].items():
         rows.append([effect["title"], effect["result"],
                      patched["effects"].get(effect_id, {"result": "?"})["result"]])
+    # Where all goes on as it should there is nothing to tell.
+    if any(stop["result"] != "works" for guest in (stock, patched) for stop in guest["stops"].values()):
+        rows.append(None)
+        for stop_id, stop in stock["stops"].items():
+            rows.append([stop["title"], stop["result"], patched["stops"].get(stop_id, {"result": "?"})["result"]])
     rows.append(None)
     as_listed = expected - deadly(expected) == {t for t, r in stock["tests"].items() if r == "fail"}
     fails = count(stock, "fail")
@@ -107,8 +116,8 @@ def table(stock, patched, expected):
 
 def colour(cell, width):
     """Pads the cell and, on a terminal, colours what a reader looks for."""
-    code = {"suppressed": 32, "untouched": 32, "delivered": 31, "consumed": 31,
-            "unknown": 33, "?": 33}.get(cell)
+    code = {"suppressed": 32, "untouched": 32, "works": 32, "delivered": 31, "consumed": 31, "loses the next": 31,
+            "does not stop": 31, "hits again": 31, "unknown": 33, "?": 33}.get(cell)
     padded = cell.ljust(width)
     plain = code is None or not sys.stdout.isatty() or os.environ.get("NO_COLOR")
     return padded if plain else f"\033[{code}m{padded}\033[0m"

@@ -2,16 +2,17 @@
 # SPDX-License-Identifier: GPL-2.0
 load common
 
-# measured BASE STOCK_A: results of a test "a" of rule C1, "b" of C6, as make verify leaves them
+# measured BASE STOCK_A [ARCH]: results of a test "a" of rule C1, "b" of C6, as make verify leaves them
 measured() {
-	mkdir -p "$BUILD/linux-$1/selftests"
-	cat >"$BUILD/linux-$1/selftests/perf_bpf_filter" <<-'END'
+	local programs=$BUILD/linux-$1/selftests${3+-$3}
+	mkdir -p "$programs" "$BUILD/${3-}"
+	cat >"$programs/perf_bpf_filter" <<-'END'
 	#!/bin/sh
 	[ "$1" = --rules ] && echo '{"rules": [{"id": "C1", "what": "first"}, {"id": "C6", "what": "sixth"}], "tests": [
 		{"name": "a", "rule": "C1", "says": "a", "file": "tests/a.cc"}, {"name": "b", "rule": "C6", "says": "b", "file": "tests/b.cc"}]}'
 	END
-	chmod +x "$BUILD/linux-$1/selftests/perf_bpf_filter"
-	cat >"$BUILD/results-$1.json" <<-END
+	chmod +x "$programs/perf_bpf_filter"
+	cat >"$BUILD/${3-}/results-$1.json" <<-END
 		{"of": "$(bash -c ". '$SCRIPTS/lib.sh'; lab subject $1")",
 		 "stock": {"logs": "$BUILD/linux-$1/stock-boot", "tests": {"a": "$2", "b": "fail"},
 		           "reasons": {"b": "7 of 900 hits lost, 3 detaches"}},
@@ -37,6 +38,26 @@ measured() {
 	[[ $output =~ b,\ hits\ lost\ +6.12\ +7/900\ +0/900 ]]
 	[[ $output != *"called 6.1 here"* ]]
 	[ "${lines[-1]}" = "matrix: what is called 6.12 here was measured on Linux 6.1.9" ]
+}
+
+@test "matrix: another architecture is beside x86, and its own QEMU runs its program" {
+	measured 6.1 fail
+	measured 6.1 skip arm64
+	measured 6.12 skip arm64
+	command_is qemu-aarch64 'exec "$@"'
+	run "$SCRIPTS/matrix"
+	[ "$status" -eq 0 ]
+	[[ ${lines[1]} =~ ^6.1\ stock\ +0/1\ +0/2$ ]]
+	[[ ${lines[3]} =~ ^6.1\ arm64\ stock\ +-\ +0/2$ ]]
+	[[ ${lines[4]} =~ ^6.1\ arm64\ series\ +1/1\ +1/1$ ]]
+	[[ ${lines[5]} =~ ^6.12\ arm64\ stock\ +-\ +0/2$ ]]
+	run "$SCRIPTS/matrix" 6.12
+	[ "$status" -eq 0 ]
+	[[ ${lines[1]} =~ ^6.12\ arm64\ stock ]]
+	sed -i 's/"of": "/&0/' "$BUILD/arm64/results-6.12.json"
+	run "$SCRIPTS/matrix"
+	[ "$status" -eq 1 ]
+	[ "${lines[-1]}" = "matrix: 6.12 arm64 was measured with other patches or tests; make verify BASE=6.12 ARCH=arm64 measures it again" ]
 }
 
 @test "matrix: nothing measured, or not for this base" {

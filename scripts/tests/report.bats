@@ -130,6 +130,27 @@ wrong() {
 	wrong "patched: perf_bpf_probe gave no result"
 }
 
+@test "report: how a task goes on from a hit is a row where it does not work, and must with the series" {
+	# stops KERNEL RESULT
+	stops() {
+		sed -i "s/^{\"effects\".*]/&, \"stops\": [{\"id\": \"step\", \"title\": \"a step\", \"result\": \"$2\"}]/" "$T/$1/output.log"
+	}
+	guest_ran stock failed "$RED"
+	guest_ran patched passed "$GREEN"
+	stops stock works
+	stops patched works
+	judged
+	[ "$status" -eq 0 ]
+	[[ $output != *"a step"* ]]
+	sed -i 's/works/does not stop/' "$T/stock/output.log"
+	judged
+	[ "$status" -eq 0 ]
+	[[ $output =~ a\ step\ +does\ not\ stop\ +works ]]
+	sed -i 's/works/does not stop/' "$T/patched/output.log"
+	judged
+	wrong "patched: a step: does not stop, says the probe"
+}
+
 @test "report: the kernels ran different tests" {
 	guest_ran stock failed "$RED"
 	guest_ran patched passed 'TAP version 13\n1..3\nok 1 a\nok 2 b\nok 3 c\n'

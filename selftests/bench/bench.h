@@ -54,8 +54,13 @@ void expect(const char *what, uint64_t seen, uint64_t expected);
 
 inline uint64_t now()
 {
-#ifdef __x86_64__
+#if defined(__x86_64__)
 	return __builtin_ia32_rdtsc();
+#elif defined(__aarch64__)
+	uint64_t ticks;
+
+	asm volatile("isb\n\tmrs %0, cntvct_el0" : "=r"(ticks) : : "memory");
+	return ticks;
 #else
 	return nanoseconds_now(CLOCK_MONOTONIC_RAW);
 #endif

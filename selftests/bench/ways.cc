@@ -146,9 +146,9 @@ Table overflows(int)
 {
 	Table table;
 
-	if (!pmu_type()) {
+	if (std::ranges::count(usable_contexts(), NMI) == 0) {
 		table.rows.push_back({ "nmi", "an overflow in an NMI" });
-		table.rows.back().why = "there is no PMU that hits on demand";
+		table.rows.back().why = "there is no PMU that makes an NMI on demand";
 		return table;
 	}
 
@@ -163,9 +163,9 @@ Table overflows(int)
 
 		Row &row = table.rows.back();
 
-		row.title = way.has & NO_EVENT ? "NMI, no counter" :
-			    way.has & COUNTING ? "counter that only counts (the floor)" :
-						 way.title;
+		row.title = way.has & NO_EVENT	 ? "NMI, no counter"
+			    : way.has & COUNTING ? "counter that only counts (the floor)"
+						 : way.title;
 	}
 	return table;
 }

@@ -21,6 +21,7 @@
 #include <fstream>
 
 #include "fuzz/fuzz.h"
+#include "lib/arch.h"
 #include "lib/args.h"
 #include "lib/child.h"
 #include "lib/clock.h"
@@ -260,11 +261,10 @@ int main(int argc, char **argv)
 	setrlimit(RLIMIT_CORE, &none);
 	std::ifstream("/sys/kernel/tracing/events/syscalls/sys_enter_getppid/id") >> tracepoint_id;
 	pmu = pmu_type();
-	for (Context context : { NMI, IRQ, TASK })
-		if (pmu)
-			overflows.emplace_back(context);
+	for (Context context : usable_contexts())
+		overflows.emplace_back(context);
 	/* Not what irq_work calls: a hit there would raise the next one, for ever. */
-	kernel_text = kernel_addresses({ "__x64_sys_getppid", "__perf_event_overflow",
+	kernel_text = kernel_addresses({ SYSCALL_SYMBOL("getppid"), "__perf_event_overflow",
 					 "bpf_overflow_handler", "perf_event_output_forward" });
 	kernel_data = kernel_addresses({ "jiffies", "jiffies_64" });
 	const int registers = free_registers();

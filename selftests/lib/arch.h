@@ -21,8 +21,12 @@ constexpr uint64_t FIRST_ARGUMENT = 1 << 5; /* of attr.sample_regs_user: PERF_RE
 
 /* In assembly: the first argument is an address, and gets what the second is. */
 #define ASM_STORE "mov %esi, (%rdi)\n"
-#define ASM_GETPPID "mov $110, %eax\n" /* The system call is ASM_SYSCALL, which is to follow. */
+/* Of syscall(2) with three arguments all but the instruction, ASM_SYSCALL, which is to follow. */
+#define ASM_SET_UP_SYSCALL "mov %rdi, %rax\n mov %rsi, %rdi\n mov %rdx, %rsi\n mov %rcx, %rdx\n"
 #define ASM_SYSCALL "syscall\n"
+
+/* 32-bit tasks: the word of NT_PRSTATUS that is pc, eip in arch/x86/include/asm/user_32.h */
+constexpr size_t COMPAT_PC = 12;
 
 inline auto &pc_of(user_regs_struct &registers)
 {
@@ -55,8 +59,10 @@ constexpr uint64_t FIRST_ARGUMENT = 1; /* PERF_REG_ARM64_X0 */
 #define SYSCALL_SYMBOL(name) "__arm64_sys_" name
 
 #define ASM_STORE "str w1, [x0]\n"
-#define ASM_GETPPID "mov x8, #173\n"
+#define ASM_SET_UP_SYSCALL "mov x8, x0\n mov x0, x1\n mov x1, x2\n mov x2, x3\n"
 #define ASM_SYSCALL "svc #0\n"
+
+constexpr size_t COMPAT_PC = 15;
 
 inline auto &pc_of(user_regs_struct &registers)
 {

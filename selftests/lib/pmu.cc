@@ -19,12 +19,22 @@ static std::string file_of(Context context)
 	return std::string("/sys/kernel/debug/perf_bpf_pmu/") + contexts[context];
 }
 
+std::vector<Context> usable_contexts()
+{
+	std::vector<Context> usable;
+
+	for (Context context : { NMI, IRQ, TASK })
+		if (!access(file_of(context).c_str(), W_OK))
+			usable.push_back(context);
+	return usable;
+}
+
 uint32_t pmu_type()
 {
 	uint32_t type = 0;
 
 	std::ifstream("/sys/bus/event_source/devices/perf_bpf_pmu/type") >> type;
-	return access(file_of(NMI).c_str(), W_OK) ? 0 : type;
+	return usable_contexts().empty() ? 0 : type;
 }
 
 perf_event_attr hardware(uint64_t config)
@@ -44,7 +54,7 @@ Hits::Hits(Context context)
 	: file_(open(file_of(context).c_str(), O_WRONLY | O_CLOEXEC))
 {
 	if (!file_.valid())
-		unavailable(no_pmu);
+		unavailable(pmu_type() ? "no NMI that the PMU could raise" : no_pmu);
 }
 
 void Hits::make(uint64_t hits, int cpu) const

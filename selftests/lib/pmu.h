@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "lib/event.h"
 #include "lib/fd.h"
@@ -11,6 +12,9 @@
 enum Context { NMI, IRQ, TASK };
 
 inline constexpr const char *contexts[] = { "nmi", "irq", "task" };
+
+/* Those that it has here, or none: an NMI on x86 alone. */
+std::vector<Context> usable_contexts();
 
 /* Its attr.type, or 0 where there is none, or nobody may make it hit. */
 uint32_t pmu_type();

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 
+#include "lib/arch.h"
 #include "lib/fail.h"
 
 void stop_for_tracer()
@@ -16,12 +17,33 @@ void stop_for_tracer()
 	raise(SIGSTOP);
 }
 
-user_regs_struct registers_of(pid_t pid)
+/* As a tracee has them: those of a 32-bit one are fewer, and of 32 bits each. */
+union Registers {
+	user_regs_struct native;
+	uint32_t compat[sizeof(native) / sizeof(uint32_t)];
+};
+
+static bool get_registers(pid_t pid, Registers &registers)
 {
-	user_regs_struct registers;
 	iovec whole = { &registers, sizeof(registers) };
 
 	if (ptrace(PTRACE_GETREGSET, pid, NT_PRSTATUS, &whole))
 		setup_failed("PTRACE_GETREGSET", errno);
-	return registers;
+	return whole.iov_len == sizeof(registers.native);
+}
+
+user_regs_struct registers_of(pid_t pid)
+{
+	Registers registers;
+
+	get_registers(pid, registers);
+	return registers.native;
+}
+
+uint64_t where_is(pid_t pid)
+{
+	Registers registers;
+
+	return get_registers(pid, registers) ? pc_of(registers.native)
+					     : registers.compat[COMPAT_PC];
 }

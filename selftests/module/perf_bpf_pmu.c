@@ -7,9 +7,9 @@
  * What it counts is
  *
  * - hits, on demand: "echo N [CPU] > /sys/kernel/debug/perf_bpf_pmu/CONTEXT" makes each counter of
- *   that CPU, this one unless told, count N hits in that context: nmi, irq or task. All have been
- *   counted when the write returns, but for those on a CPU where the PMU is disabled just then, and
- *   for those in a mode that the event excludes, as in hardware;
+ *   that CPU, this one unless told, count N hits in that context: nmi (on x86), irq or task. All
+ *   have been counted when the write returns, but for those on a CPU where the PMU is disabled just
+ *   then, and for those in a mode that the event excludes, as in hardware;
  * - with PERF_BPF_PMU_CLOCK in attr.config, and for the cycles and instructions of
  *   PERF_TYPE_HARDWARE that no other PMU has: nanoseconds, a million at each of its ticks.
  *
@@ -236,6 +236,8 @@ static int send_nmi(int cpu)
 	return 0;
 }
 #else
+#define send_nmi NULL
+
 static int hook_nmi(void)
 {
 	return 0;
@@ -243,11 +245,6 @@ static int hook_nmi(void)
 
 static void unhook_nmi(void)
 {
-}
-
-static int send_nmi(int cpu)
-{
-	return -EOPNOTSUPP;
 }
 #endif
 
@@ -277,6 +274,7 @@ static int send_irq(int cpu)
 	return smp_call_function_single(cpu, start_soon, NULL, true);
 }
 
+/* One that cannot be sent to has no file. */
 static const struct {
 	const char *name;
 	int (*send)(int cpu);
@@ -486,7 +484,8 @@ static int __init perf_bpf_pmu_init(void)
 	}
 	dir = debugfs_create_dir(KBUILD_MODNAME, NULL);
 	for (i = 0; i < CONTEXTS; i++)
-		debugfs_create_file(contexts[i].name, 0200, dir, (void *)i, &hit_fops);
+		if (contexts[i].send)
+			debugfs_create_file(contexts[i].name, 0200, dir, (void *)i, &hit_fops);
 	return 0;
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Tells which side effects of a hit the running kernel suppresses when the BPF program of the
- * event returns 0. There is no feature bit to ask: it measures.
+ * event returns 0, and how a task goes on that was told of a hit. There is no feature bit to ask:
+ * it measures.
  */
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -18,6 +19,7 @@
 #include "lib/fd.h"
 #include "lib/json.h"
 #include "lib/rights.h"
+#include "probe/stops.h"
 
 enum class Outcome { MEASURED, UNAVAILABLE, FAILED, KILLED };
 
@@ -64,7 +66,7 @@ void unavailable(const char *reason)
 }
 
 /* In a child of its own, so that a stray SIGTRAP costs one measurement and not the probe. */
-static Report measure(const Setup &setup, Verdict verdict)
+template <typename Body> static Report in_child(Body body)
 {
 	constexpr int DEADLINE_SECONDS = 10;
 	Report report = {};
@@ -72,7 +74,7 @@ static Report measure(const Setup &setup, Verdict verdict)
 	Child child([&] {
 		to_parent = pipe.in.get();
 		alarm(DEADLINE_SECONDS);
-		send({ Outcome::MEASURED, observe(setup, verdict), "" });
+		send({ Outcome::MEASURED, body(), "" });
 		return 0;
 	});
 
@@ -83,6 +85,11 @@ static Report measure(const Setup &setup, Verdict verdict)
 			 child.wait() & 0x7f);
 	}
 	return report;
+}
+
+static Report measure(const Setup &setup, Verdict verdict)
+{
+	return in_child([&] { return observe(setup, verdict); });
 }
 
 enum class Result { SUPPRESSED, SEEN, UNAVAILABLE, UNKNOWN };
@@ -122,6 +129,23 @@ static Finding probe(const Effect &effect)
 		return because(Result::UNKNOWN, "accepted hits do not show it either");
 
 	return because(Result::SUPPRESSED, "");
+}
+
+/* In a word how it goes on. */
+static const char *probe(const Stop &stop)
+{
+	const Report report = in_child([&] {
+		Observed seen = {};
+
+		seen.count = stop.measure();
+		return seen;
+	});
+
+	if (report.outcome != Outcome::MEASURED)
+		return report.outcome == Outcome::UNAVAILABLE ? "unavailable" : "unknown";
+	return report.seen.count < HITS	  ? stop.when_fewer
+	       : report.seen.count > HITS ? stop.when_more
+					  : "works";
 }
 
 /* Why nothing can be measured here, if it cannot. */
@@ -165,7 +189,8 @@ static const char *verdict_on(const Finding *found)
 	return number[static_cast<int>(Result::SEEN)] ? "partial" : "full";
 }
 
-static void print_table(const utsname &kernel, const Finding *found, const char *verdict)
+static void print_table(const utsname &kernel, const Finding *found, const char *verdict,
+			const char *const *how)
 {
 	static constexpr const char *colours[] = { "\033[32m", "\033[31m", "\033[2m", "\033[33m" };
 	bool terminal = isatty(STDOUT_FILENO);
@@ -182,11 +207,17 @@ static void print_table(const utsname &kernel, const Finding *found, const char 
 			printf(" (%s)", found[i].reason);
 		putchar('\n');
 	}
-	printf("\nsuppression: %s\n", verdict);
+	printf("\nsuppression: %s\n\n", verdict);
+	for (int i = 0; i < STOPS; i++)
+		printf("  %-38s %s%s%s\n", stops[i].title,
+		       terminal ? colours[int(strcmp(how[i], "works") ? Result::SEEN
+								      : Result::SUPPRESSED)]
+				: "",
+		       how[i], terminal ? "\033[0m" : "");
 }
 
 static void print_json(const utsname &kernel, const Finding *found, const char *verdict,
-		       const std::string &broken)
+		       const char *const *how, const std::string &broken)
 {
 	Json json;
 
@@ -203,6 +234,13 @@ static void print_json(const utsname &kernel, const Finding *found, const char *
 			json.field("reason", found[i].reason);
 		json.end();
 	}
+	json.end().name("stops").begin('[', true);
+	for (int i = 0; i < STOPS; i++)
+		json.begin('{')
+			.field("id", stops[i].id)
+			.field("title", stops[i].title)
+			.field("result", how[i])
+			.end();
 	json.end().field("verdict", verdict);
 	if (!broken.empty())
 		json.field("reason", broken);
@@ -214,6 +252,7 @@ static const char usage[] =
 	"Tells which side effects of a breakpoint hit the running kernel suppresses when the BPF\n"
 	"program on the event returns 0. Exit code 0: all of them, 1: some or none, 2: cannot "
 	"tell.\n"
+	"Below: how a task goes on that was stopped by a hit, or that has handled its signal.\n"
 	"  --json       one JSON object instead of the table\n"
 	"  -h, --help   this text\n";
 
@@ -226,6 +265,7 @@ int main(int argc, char **argv)
 
 	utsname kernel;
 	Finding found[EFFECTS] = {};
+	const char *how[STOPS];
 
 	uname(&kernel);
 
@@ -233,15 +273,17 @@ int main(int argc, char **argv)
 
 	for (int i = 0; i < EFFECTS; i++)
 		found[i] = broken.empty() ? probe(effects[i]) : Finding{ Result::UNKNOWN, 0, "" };
+	for (int i = 0; i < STOPS; i++)
+		how[i] = broken.empty() ? probe(stops[i]) : "unknown";
 
 	const char *verdict = verdict_on(found);
 
 	if (json)
-		print_json(kernel, found, verdict, broken);
+		print_json(kernel, found, verdict, how, broken);
 	else if (!broken.empty())
 		fprintf(stderr, "perf_bpf_probe: cannot tell: %s\n", broken.c_str());
 	else
-		print_table(kernel, found, verdict);
+		print_table(kernel, found, verdict, how);
 
 	return !strcmp(verdict, "full") ? 0 : !strcmp(verdict, "unknown") ? 2 : 1;
 }

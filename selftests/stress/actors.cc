@@ -58,7 +58,12 @@ static void syscalls(const Part &part)
  */
 static void overflows(const Part &part)
 {
-	const Hits hits(part.meddling ? Context(IRQ + part.seed % 2) : Context(part.seed % 3));
+	std::vector<Context> contexts = usable_contexts();
+
+	if (part.meddling)
+		std::erase(contexts, NMI);
+
+	const Hits hits(contexts[part.seed % contexts.size()]);
 
 	hit_alone(part, hardware(), [&hits](uint64_t) { hits.make(1); });
 }

@@ -24,6 +24,12 @@
 constexpr uint64_t COPY = 1, BATCH = 4, CALLCHAIN = 8;
 constexpr uint64_t BATCHED = 4;
 
+static std::vector<Context> contexts_to_try()
+{
+	hardware(); /* or there is none to try */
+	return usable_contexts();
+}
+
 /* Two CPUs: that of the test, where it goes, and another. */
 static int other_cpu()
 {
@@ -298,7 +304,8 @@ static const bool added_throttle = [] {
 				   "C4",
 				   std::string("overflows in ") + way.says +
 					   (frequency ? " with attr.freq" : "") +
-					   " that are too many stop the counter though all are rejected",
+					   " that are too many stop the counter though all are "
+					   "rejected",
 				   [=, &way] { check_throttle(way, frequency); } });
 	return true;
 }();
@@ -373,7 +380,7 @@ static void check_batch(bool accept, bool each_interrupts)
 	const uint64_t asked = each_interrupts ? RECORDS : 2;
 
 	for (uint64_t copy : { uint64_t(0), COPY })
-		for (Context context : { NMI, IRQ, TASK }) {
+		for (Context context : contexts_to_try()) {
 			Hits hits(context);
 			perf_event_attr attr = hardware(BATCH | copy);
 			Filter filter;
@@ -422,7 +429,7 @@ static void check_deferred_callchain(bool accept)
 	constexpr size_t NR = 3, FIRST = 4; /* words of such a sample */
 
 	for (Program program : { Program::ON_OVERFLOW, Program::READS_SAMPLE })
-		for (Context context : { NMI, IRQ, TASK }) {
+		for (Context context : contexts_to_try()) {
 			Hits hits(context);
 			Filter filter(program);
 			Event event(with_deferred_callchain(hardware(CALLCHAIN)));
@@ -463,7 +470,7 @@ TEST_OF("hardware.deferred_callchain.accepted", "C2",
 TEST("hardware.no_address", "C15", "a program sees no stray address of a counter")
 {
 	for (Program which : { Program::LOOKS, Program::GETS_STACK })
-		for (Context context : { NMI, IRQ, TASK }) {
+		for (Context context : contexts_to_try()) {
 			Hits hits(context);
 			Filter filter(which);
 			Event event(hardware());
@@ -497,7 +504,7 @@ TEST("hardware.nmi.limit.at_once", "C2", "of more hits than its limit a counter 
 /* It interrupts all the same, as a counter does that is shorter than its count. */
 TEST("hardware.counting", "C3", "on a counter that does not sample a program never runs")
 {
-	for (Context context : { NMI, IRQ, TASK }) {
+	for (Context context : contexts_to_try()) {
 		Hits hits(context);
 		perf_event_attr attr = hardware();
 		Filter filter;
@@ -522,7 +529,7 @@ TEST("hardware.counting", "C3", "on a counter that does not sample a program nev
 TEST("hardware.multiplexed", "C1", "more events than counters, each decides for itself")
 {
 	constexpr int EVENTS = 7, ENOUGH_TRIES = 10000;
-	Hits hits(NMI);
+	Hits hits(contexts_to_try()[0]);
 	Filter filters[EVENTS];
 	std::vector<Event> events;
 	std::vector<std::unique_ptr<Ring>> rings;

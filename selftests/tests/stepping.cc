@@ -5,15 +5,18 @@
  * with its breakpoints off meanwhile.
  */
 #include <setjmp.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
 #include <ctime>
+#include <functional>
 #include <optional>
 
 #include "lib/arch.h"
+#include "lib/compat.h"
 #include "lib/ptrace.h"
 #include "lib/random.h"
 #include "tests/common.h"
@@ -21,7 +24,7 @@
 /* Each instruction that is stepped over or onto has a name. */
 asm(".pushsection .text\n"
     ".globl stepped_1, stepped_2, stepped_3, store_1, store_2, store_3\n"
-    ".globl getppid_0, getppid_1, getppid_2\n"
+    ".globl call_0, call_1, call_2\n"
     ".balign 16\n"
     "stepped_1: nop\n"
     "stepped_2: nop\n"
@@ -32,7 +35,7 @@ asm(".pushsection .text\n"
     "store_3: nop\n"
     "ret\n"
     ".balign 16\n"
-    "getppid_0: " ASM_GETPPID "getppid_1: " ASM_SYSCALL "getppid_2: ret\n"
+    "call_0: " ASM_SET_UP_SYSCALL "call_1: " ASM_SYSCALL "call_2: ret\n"
     ".popsection\n");
 
 extern "C" {
@@ -42,9 +45,9 @@ void stepped_3();
 void store_1(volatile uint32_t *to, uint32_t value);
 void store_2();
 void store_3();
-long getppid_0();
-void getppid_1();
-void getppid_2();
+long call_0(long number, long, long, long);
+void call_1();
+void call_2();
 }
 
 namespace {
@@ -87,7 +90,7 @@ int store()
 int system_call()
 {
 	for (uint64_t i = 0; i < HITS; i++)
-		if (getppid_0() != getppid())
+		if (call_0(SYS_getppid, 0, 0, 0) != getppid())
 			return 1;
 	return 0;
 }
@@ -109,7 +112,7 @@ perf_event_attr at_word()
 
 perf_event_attr at_system_call()
 {
-	return breakpoint(getppid_1);
+	return breakpoint(call_1);
 }
 
 void (*const store_at)() = reinterpret_cast<void (*)()>(STOPS_BEFORE_ACCESS ? address(store_1)
@@ -118,7 +121,7 @@ const Place places[] = {
 	{ "call", call, at_call, stepped_1, stepped_2, stepped_3 },
 	{ "store", store, at_word, store_at, STOPS_BEFORE_ACCESS ? store_2 : store_3,
 	  STOPS_BEFORE_ACCESS ? store_3 : nullptr },
-	{ "system_call", system_call, at_system_call, getppid_1, getppid_2, nullptr },
+	{ "system_call", system_call, at_system_call, call_1, call_2, nullptr },
 };
 
 /* How a hit tells of itself. */
@@ -174,7 +177,8 @@ public:
 
 class Tracee {
 public:
-	explicit Tracee(int (*body)())
+	template <typename Body>
+	explicit Tracee(Body body)
 		: child_([=] {
 			stop_for_tracer();
 			return body();
@@ -201,55 +205,104 @@ public:
 			fail("wait status %#x, where signal %d was to stop it", status_, sig);
 	}
 
-	void to(__ptrace_request how, int sig, int stops_by, void (*at)(),
+	/* Resumes it, and it is to stop there. */
+	void to(__ptrace_request how, int sig, int stops_by, uint64_t at,
 		int line = __builtin_LINE())
 	{
 		resume(how, sig);
 		stopped_by(stops_by);
-		if (at && pc() != address(at))
-			fail("stopped at %#lx, not at %#lx (line %d)", pc(), address(at), line);
+		if (at && pc() != at)
+			fail("stopped at %#lx, not at %#lx (line %d)", pc(), at, line);
 	}
 
-	void ends() { EXPECT_EQ(status_, 0, "its end"); }
-
-	uint64_t pc() const
+	void to(__ptrace_request how, int sig, int stops_by, void (*at)(),
+		int line = __builtin_LINE())
 	{
-		user_regs_struct registers = registers_of(child_.pid());
-
-		return pc_of(registers);
+		to(how, sig, stops_by, address(at), line);
 	}
+
+	void ends(int code = 0) { EXPECT_EQ(status_, W_EXITCODE(code, 0), "its end"); }
+
+	uint64_t pc() const { return where_is(child_.pid()); }
 
 private:
 	Child child_;
 	int status_;
 };
 
-void check_continue(const Place &place, const Way &way)
+/* A 32-bit one: it has become a program of that instruction set, and executed nothing of it. */
+class CompatTracee : public Tracee {
+public:
+	explicit CompatTracee(const InstructionSet &set)
+		: Tracee([&set] { return exec_compat(set); })
+	{
+		to(PTRACE_CONT, 0, SIGTRAP, set.entry & ~1);
+	}
+};
+
+/* Of a hit: what hits, where it is then, and the two instructions behind. */
+struct Spot {
+	perf_event_attr attr;
+	uint64_t at, next, after;
+};
+
+Spot spot_of(const Place &place)
+{
+	return { place.attr(), address(place.at), address(place.next), address(place.after) };
+}
+
+Spot spot_of(const InstructionSet &set)
+{
+	return { breakpoint(Access::EXECUTE, reinterpret_cast<void *>(set.at), set.execute_length),
+		 set.at, set.next, set.after };
+}
+
+/* In a tracee that executes @place; a call is one in a 32-bit task, too, if there are any. */
+void in_tracees(const Place &place, const std::function<void(Tracee &, const Spot &)> &check)
 {
 	Tracee tracee(place.run);
-	Telling hits(place.attr(), way, tracee.pid());
 
-	for (uint64_t i = 0; i < HITS; i++)
-		tracee.to(PTRACE_CONT, 0, hits.signal, place.at);
-	tracee.resume(PTRACE_CONT);
-	tracee.ends();
-	EXPECT_EQ(hits.count(), HITS, "hits counted");
+	check(tracee, spot_of(place));
+	if (place.run != call)
+		return;
+	for (const InstructionSet &set : instruction_sets()) {
+		if (!executes(set))
+			continue;
+
+		CompatTracee compat(set);
+
+		check(compat, spot_of(set));
+	}
+}
+
+void check_continue(const Place &place, const Way &way)
+{
+	in_tracees(place, [&](Tracee &tracee, const Spot &spot) {
+		Telling hits(spot.attr, way, tracee.pid());
+
+		for (uint64_t i = 0; i < HITS; i++)
+			tracee.to(PTRACE_CONT, 0, hits.signal, spot.at);
+		tracee.resume(PTRACE_CONT);
+		tracee.ends();
+		EXPECT_EQ(hits.count(), HITS, "hits counted");
+	});
 }
 
 void check_step(const Place &place, const Way &way)
 {
-	Tracee tracee(place.run);
-	Telling hits(place.attr(), way, tracee.pid());
+	in_tracees(place, [&](Tracee &tracee, const Spot &spot) {
+		Telling hits(spot.attr, way, tracee.pid());
 
-	for (uint64_t i = 0; i < HITS; i++) {
-		tracee.to(PTRACE_CONT, 0, hits.signal, place.at);
-		tracee.to(PTRACE_SINGLESTEP, 0, SIGTRAP, place.next);
-		if (place.after)
-			tracee.to(PTRACE_SINGLESTEP, 0, SIGTRAP, place.after);
-	}
-	tracee.resume(PTRACE_CONT);
-	tracee.ends();
-	EXPECT_EQ(hits.count(), HITS, "hits counted");
+		for (uint64_t i = 0; i < HITS; i++) {
+			tracee.to(PTRACE_CONT, 0, hits.signal, spot.at);
+			tracee.to(PTRACE_SINGLESTEP, 0, SIGTRAP, spot.next);
+			if (spot.after)
+				tracee.to(PTRACE_SINGLESTEP, 0, SIGTRAP, spot.after);
+		}
+		tracee.resume(PTRACE_CONT);
+		tracee.ends();
+		EXPECT_EQ(hits.count(), HITS, "hits counted");
+	});
 }
 
 /* ---- a handler */
@@ -268,6 +321,30 @@ void count_other(int, siginfo_t *, void *)
 	other_handled++;
 }
 
+/* A 32-bit program has its handler for one signal alone. */
+void check_compat_handler(const Way &way)
+{
+	for (const InstructionSet &set : instruction_sets()) {
+		if (!executes(set))
+			continue;
+
+		CompatTracee tracee(set);
+		Event event(spot_of(set).attr, tracee.pid());
+		std::optional<Filter> filter;
+
+		if (way.program) {
+			filter.emplace();
+			filter->returns(1);
+			event.must_attach(*filter);
+		}
+		event.async(COMPAT_SIGNAL, tracee.pid());
+		event.enable();
+		tracee.resume(PTRACE_DETACH);
+		tracee.ends(HITS);
+		EXPECT_EQ(event.count(), HITS, "hits counted in a 32-bit task");
+	}
+}
+
 void check_handler(const Place &place, const Way &way)
 {
 	Telling hits(place.attr(), way);
@@ -279,6 +356,8 @@ void check_handler(const Place &place, const Way &way)
 	EXPECT_EQ(handled, HITS, "signals");
 	/* What was due at the hit is not spent here. */
 	EXPECT_EQ(entries.count(), HITS, "hits of a breakpoint on the handler's first instruction");
+	if (place.run == call && !way.sigtrap)
+		check_compat_handler(way);
 }
 
 const bool added = [] {
@@ -366,21 +445,57 @@ TEST("stepping.detach", "C13", "a breakpoint goes on when a tracer detaches at i
 TEST("stepping.untraced", "C13", "a system call with a breakpoint is no affair of a tracer")
 {
 	Tracee tracee(system_call);
-	Counting hits(at_system_call(), tracee.pid()), next(breakpoint(getppid_2), tracee.pid());
+	Counting hits(at_system_call(), tracee.pid()), next(breakpoint(call_2), tracee.pid());
 
 	tracee.resume(PTRACE_CONT);
 	tracee.ends();
 	EXPECT_EQ(hits.count(), HITS, "hits counted");
 	EXPECT_EQ(next.count(), HITS, "returns counted");
+
+	/* One that does not come back, be it to another program or to none. */
+	Tracee execs([] {
+		char self[] = "/proc/self/exe", help[] = "--help",
+		     *argv[] = { self, help, nullptr };
+
+		return int(call_0(SYS_execve, long(self), long(argv), long(argv + 2)));
+	});
+	Tracee exits([] { return int(call_0(SYS_exit_group, 0, 0, 0)); });
+	Counting exec(at_system_call(), execs.pid()), exit(at_system_call(), exits.pid());
+
+	execs.to(PTRACE_CONT, 0, SIGTRAP, nullptr);
+	execs.resume(PTRACE_CONT);
+	execs.ends();
+	EXPECT_EQ(exec.count(), 1, "hits of execve()");
+	exits.resume(PTRACE_CONT);
+	exits.ends();
+	EXPECT_EQ(exit.count(), 1, "hits of exit_group()");
 }
 
 TEST("stepping.counted", "C13", "a system call is counted at its instruction, and nothing else")
 {
-	Counting hits(at_system_call()), next(breakpoint(getppid_2));
+	Counting hits(at_system_call()), next(breakpoint(call_2));
 
 	EXPECT_EQ(system_call(), 0, "what the calls came to");
 	EXPECT_EQ(hits.count(), HITS, "hits counted");
 	EXPECT_EQ(next.count(), HITS, "returns counted");
+
+	/* When the signal comes the instruction is executed, and none is due after the handler. */
+	const Handler handler(SIGUSR1, count_other);
+
+	for (uint64_t i = 0; i < HITS; i++)
+		call_0(SYS_kill, getpid(), SIGUSR1, 0);
+	EXPECT_EQ(other_handled, HITS, "signals");
+	EXPECT_EQ(hits.count(), 2 * HITS, "hits of kill()");
+	EXPECT_EQ(next.count(), 2 * HITS, "returns from kill()");
+
+	/* A child that begins behind it has no breakpoint, and no step. */
+	const pid_t child = call_0(SYS_clone, SIGCHLD, 0, 0);
+
+	if (!child)
+		_exit(call());
+	EXPECT_EQ(wait_for(child), 0, "the end of the child");
+	EXPECT_EQ(hits.count(), 2 * HITS + 1, "hits of clone()");
+	EXPECT_EQ(next.count(), 2 * HITS + 1, "returns from clone() here");
 }
 
 /* A breakpoint and a watchpoint on the one instruction, each with its signal. */
