@@ -51,6 +51,6 @@ void Sysctl::guard()
 SlowSampling::SlowSampling()
 	: Sysctl("kernel/perf_event_max_sample_rate")
 {
-	if (!set(1000))
+	if (!set(1))
 		unavailable("no way to set kernel.perf_event_max_sample_rate");
 }

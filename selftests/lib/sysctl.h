@@ -31,7 +31,7 @@ private:
 	pid_t guard_;
 };
 
-/* While it lives, a clock is throttled that overflows 1000 times a second. */
+/* While it lives, a clock is throttled that overflows twice between two ticks. */
 class SlowSampling : Sysctl {
 public:
 	SlowSampling();
