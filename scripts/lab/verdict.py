@@ -117,7 +117,7 @@ def table(stock, patched, expected):
 def colour(cell, width):
     """Pads the cell and, on a terminal, colours what a reader looks for."""
     code = {"suppressed": 32, "untouched": 32, "works": 32, "delivered": 31, "consumed": 31, "loses the next": 31,
-            "does not stop": 31, "hits again": 31, "unknown": 33, "?": 33}.get(cell)
+            "does not stop": 31, "hits again": 31, "hits too seldom": 31, "unknown": 33, "?": 33}.get(cell)
     padded = cell.ljust(width)
     plain = code is None or not sys.stdout.isatty() or os.environ.get("NO_COLOR")
     return padded if plain else f"\033[{code}m{padded}\033[0m"

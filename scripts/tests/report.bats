@@ -64,6 +64,17 @@ wrong() {
 	wrong "stock: b: is listed to fail on stock, and there is no such test"
 }
 
+@test "report: --only asks for no more of the list than was run" {
+	guest_ran stock passed 'TAP version 13\n1..1\nok 1 a\n'
+	guest_ran patched passed 'TAP version 13\n1..1\nok 1 a\n'
+	printf 'b\n' >"$T/stock-fails"
+	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails" --only 'a*'
+	[ "$status" -eq 0 ]
+	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails" --only 'a*' --only b
+	[ "$status" -eq 1 ]
+	[[ $output == *"stock: b: is listed to fail on stock, and there is no such test"* ]]
+}
+
 @test "report: a skip counts as a skip and gives its reason" {
 	guest_ran stock failed 'TAP version 13\n1..3\nok 1 a\nnot ok 2 b\n# c: no such thing\nok 3 c # SKIP\n'
 	guest_ran patched passed 'TAP version 13\n1..3\nok 1 a\nok 2 b\n# c: no such thing\nok 3 c # SKIP\n'

@@ -163,9 +163,9 @@ Table overflows(int)
 
 		Row &row = table.rows.back();
 
-		row.title = way.has & NO_EVENT	 ? "NMI, no counter"
-			    : way.has & COUNTING ? "counter that only counts (the floor)"
-						 : way.title;
+		row.title = way.has & NO_EVENT ? "NMI, no counter" :
+			    way.has & COUNTING ? "counter that only counts (the floor)" :
+						 way.title;
 	}
 	return table;
 }

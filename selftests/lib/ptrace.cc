@@ -4,6 +4,7 @@
 #include <elf.h>
 #include <signal.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 
 #include <cerrno>
 
@@ -46,4 +47,17 @@ uint64_t where_is(pid_t pid)
 
 	return get_registers(pid, registers) ? pc_of(registers.native)
 					     : registers.compat[COMPAT_PC];
+}
+
+bool TracedChild::has_stopped_by(int sig) const
+{
+	return WIFSTOPPED(status_) && WSTOPSIG(status_) == sig;
+}
+
+bool TracedChild::resume(__ptrace_request how, int sig)
+{
+	if (ptrace(how, pid(), nullptr, sig))
+		setup_failed("ptrace", errno);
+	status_ = child_.wait();
+	return WIFSTOPPED(status_);
 }

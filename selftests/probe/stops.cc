@@ -1,81 +1,50 @@
 // SPDX-License-Identifier: GPL-2.0
 #include "probe/stops.h"
 
-#include <sys/ptrace.h>
-#include <sys/wait.h>
-
 #include <atomic>
-#include <cerrno>
 
-#include "lib/child.h"
 #include "lib/event.h"
-#include "lib/fail.h"
 #include "lib/hit.h"
 #include "lib/ptrace.h"
 #include "lib/signals.h"
 
 namespace {
 
-/* A child that waits to be let go, and then hits. */
-class Tracee {
-public:
-	Tracee()
-		: child_([] {
-			stop_for_tracer();
-			hit_times(HITS);
-			return 0;
-		})
-	{
-		child_.wait();
-	}
-
-	pid_t pid() const { return child_.pid(); }
-
-	/* Whether this signal stops it next. */
-	bool stops_by(int sig, __ptrace_request how)
-	{
-		if (ptrace(how, child_.pid(), nullptr, nullptr))
-			setup_failed("ptrace", errno);
-
-		const int status = child_.wait();
-
-		return WIFSTOPPED(status) && WSTOPSIG(status) == sig;
-	}
-
-private:
-	Child child_;
-};
-
-uint64_t continues()
+/* Hits that a tracer is told of, until one is missing. A step has to leave the instruction. */
+uint64_t told_of(bool step)
 {
-	Tracee tracee;
+	TracedChild tracee([] {
+		hit_times(HITS);
+		return 0;
+	});
 	Event event(breakpoint(hit), tracee.pid());
 	uint64_t times = 0;
 
 	event.async(SETSIG, tracee.pid());
 	event.enable();
-	while (times < HITS && tracee.stops_by(SETSIG, PTRACE_CONT))
-		times++;
+	for (; times < HITS; times++) {
+		if (!tracee.resume(PTRACE_CONT) || !tracee.has_stopped_by(SETSIG))
+			break;
+		if (!step)
+			continue;
+
+		const uint64_t at = tracee.pc();
+
+		if (!tracee.resume(PTRACE_SINGLESTEP) || !tracee.has_stopped_by(SIGTRAP) ||
+		    tracee.pc() == at)
+			break;
+	}
 	return times;
 }
 
-/* A step is one only if it leaves the instruction. */
+uint64_t continues()
+{
+	return told_of(false);
+}
+
 uint64_t steps()
 {
-	Tracee tracee;
-	Event event(breakpoint(hit), tracee.pid());
-	uint64_t times = 0;
-
-	event.async(SETSIG, tracee.pid());
-	event.enable();
-	while (times < HITS && tracee.stops_by(SETSIG, PTRACE_CONT)) {
-		const uint64_t at = where_is(tracee.pid());
-
-		if (!tracee.stops_by(SIGTRAP, PTRACE_SINGLESTEP) || where_is(tracee.pid()) == at)
-			break;
-		times++;
-	}
-	return times;
+	return told_of(true);
 }
 
 std::atomic<uint64_t> handled;

@@ -304,8 +304,7 @@ static const bool added_throttle = [] {
 				   "C4",
 				   std::string("overflows in ") + way.says +
 					   (frequency ? " with attr.freq" : "") +
-					   " that are too many stop the counter though all are "
-					   "rejected",
+					   " that are too many stop the counter though all are rejected",
 				   [=, &way] { check_throttle(way, frequency); } });
 	return true;
 }();

@@ -175,34 +175,19 @@ public:
 
 /* ---- a tracer */
 
-class Tracee {
+class Tracee : public TracedChild {
 public:
 	template <typename Body>
 	explicit Tracee(Body body)
-		: child_([=] {
-			stop_for_tracer();
-			return body();
-		})
+		: TracedChild(body)
 	{
-		status_ = child_.wait();
 		stopped_by(SIGSTOP);
-	}
-
-	pid_t pid() const { return child_.pid(); }
-
-	/* Whether it has stopped again; else it has ended. */
-	bool resume(__ptrace_request how, int sig = 0)
-	{
-		if (ptrace(how, child_.pid(), nullptr, sig))
-			setup_failed("ptrace", errno);
-		status_ = child_.wait();
-		return WIFSTOPPED(status_);
 	}
 
 	void stopped_by(int sig)
 	{
-		if (!WIFSTOPPED(status_) || WSTOPSIG(status_) != sig)
-			fail("wait status %#x, where signal %d was to stop it", status_, sig);
+		if (!has_stopped_by(sig))
+			fail("wait status %#x, where signal %d was to stop it", status(), sig);
 	}
 
 	/* Resumes it, and it is to stop there. */
@@ -221,13 +206,7 @@ public:
 		to(how, sig, stops_by, address(at), line);
 	}
 
-	void ends(int code = 0) { EXPECT_EQ(status_, W_EXITCODE(code, 0), "its end"); }
-
-	uint64_t pc() const { return where_is(child_.pid()); }
-
-private:
-	Child child_;
-	int status_;
+	void ends(int code = 0) { EXPECT_EQ(status(), W_EXITCODE(code, 0), "its end"); }
 };
 
 /* A 32-bit one: it has become a program of that instruction set, and executed nothing of it. */
@@ -257,6 +236,16 @@ Spot spot_of(const InstructionSet &set)
 		 set.at, set.next, set.after };
 }
 
+/* Whether there are 32-bit tasks of that kind here; if not, the test says what it leaves out. */
+bool runs(const InstructionSet &set)
+{
+	const bool there = executes(set);
+
+	if (!there)
+		note("this kernel executes no %s", set.name);
+	return there;
+}
+
 /* In a tracee that executes @place; a call is one in a 32-bit task, too, if there are any. */
 void in_tracees(const Place &place, const std::function<void(Tracee &, const Spot &)> &check)
 {
@@ -266,7 +255,7 @@ void in_tracees(const Place &place, const std::function<void(Tracee &, const Spo
 	if (place.run != call)
 		return;
 	for (const InstructionSet &set : instruction_sets()) {
-		if (!executes(set))
+		if (!runs(set))
 			continue;
 
 		CompatTracee compat(set);
@@ -325,7 +314,7 @@ void count_other(int, siginfo_t *, void *)
 void check_compat_handler(const Way &way)
 {
 	for (const InstructionSet &set : instruction_sets()) {
-		if (!executes(set))
+		if (!runs(set))
 			continue;
 
 		CompatTracee tracee(set);
