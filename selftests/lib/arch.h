@@ -16,6 +16,7 @@ constexpr size_t INSTRUCTION_ALIGNMENT = 1;
 constexpr bool STOPS_BEFORE_ACCESS = false; /* where a watchpoint hits: before, or behind it */
 constexpr bool SAVES_HIT = true; /* the frame of a signal, in RF: what has hit does not hit again */
 constexpr bool WATCHES_KERNEL = true; /* whether what the kernel does to user memory hits */
+constexpr bool DEFERS_CALLCHAINS = true; /* whether it has an UNWIND_USER, arch/Kconfig */
 constexpr uint64_t FIRST_ARGUMENT = 1 << 5; /* of attr.sample_regs_user: PERF_REG_X86_DI */
 #define SYSCALL_SYMBOL(name) "__x64_sys_" name /* of a system call in the kernel */
 
@@ -55,6 +56,7 @@ constexpr size_t INSTRUCTION_ALIGNMENT = 4;
 constexpr bool STOPS_BEFORE_ACCESS = true;
 constexpr bool SAVES_HIT = false; /* but for a kernel that does, as with the series */
 constexpr bool WATCHES_KERNEL = false; /* watchpoint_report() in arch/arm64/kernel */
+constexpr bool DEFERS_CALLCHAINS = false;
 constexpr uint64_t FIRST_ARGUMENT = 1; /* PERF_REG_ARM64_X0 */
 #define SYSCALL_SYMBOL(name) "__arm64_sys_" name
 
