@@ -246,7 +246,13 @@ static void check_group_throttled(perf_event_attr attr, void (*hits)(uint64_t ti
 		uint64_t before = sibling.count();
 
 		hits(HITS);
-		counted += sibling.count() - before;
+
+		uint64_t counts = sibling.count() - before;
+
+		if (counts != HITS && counted == i * HITS)
+			note("throttle %d is the first with fewer hits: %llu", i,
+			     (unsigned long long)counts);
+		counted += counts;
 	}
 	EXPECT_EQ(counted, TRIES * HITS, "hits counted after the throttle");
 }
