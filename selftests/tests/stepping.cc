@@ -298,16 +298,21 @@ void check_step(const Place &place, const Way &way)
 
 std::atomic<uint64_t> handled, other_handled;
 
+/* The same instruction that hits again and again never comes to an end. */
+void count(std::atomic<uint64_t> &signals, uint64_t at_most = 100 * HITS)
+{
+	if (++signals > at_most)
+		fail("a storm of signals");
+}
+
 void count_signal(int, siginfo_t *, void *)
 {
-	/* The same instruction that hits again and again never comes to an end. */
-	if (++handled > 100 * HITS)
-		fail("a storm of signals");
+	count(handled);
 }
 
 void count_other(int, siginfo_t *, void *)
 {
-	other_handled++;
+	count(other_handled);
 }
 
 /* A 32-bit program has its handler for one signal alone. */
@@ -585,7 +590,8 @@ TEST("stepping.handler.blocked", "C13",
 	Telling hits(breakpoint(stepped_1), SETSIG_ALONE);
 	Counting next(breakpoint(stepped_2));
 	const Handler handler(SETSIG, [](int, siginfo_t *, void *) {
-		if (handled++ % 2 == 0)
+		count(handled);
+		if (handled % 2)
 			stepped_1();
 	});
 
@@ -712,13 +718,15 @@ TEST("stepping.handler.stepped_onto", "C13",
 
 /* ---- all at once */
 
+constexpr uint64_t ROUNDS = 3000;
+
 static std::atomic<uint64_t> abandoned, jumps;
 static std::atomic<int> active, in_timer;
 static Random dice(1);
 
 static void on_hit(int, siginfo_t *, void *)
 {
-	handled++;
+	count(handled, 10 * ROUNDS);
 	active++;
 	switch (dice.below(16)) {
 	case 0:
@@ -758,7 +766,6 @@ static void on_timer(int, siginfo_t *, void *)
 
 TEST("stepping.handler.all", "C13", "signals, jumps and timers at once: each hit is told once")
 {
-	constexpr uint64_t ROUNDS = 3000;
 	Telling hits(breakpoint(stepped_1), SETSIG_ALONE);
 	Counting next(breakpoint(stepped_2)), call(at_store()), word(at_word());
 	const itimerspec now = { {}, { 0, 1 } }, never = {};
