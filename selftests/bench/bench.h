@@ -109,6 +109,10 @@ double ticks_of_one();
 /* Whether a rejected hit leaves no signal, on this kernel. */
 bool suppresses();
 
+/* Whether who handles the signal of a hit itself meets the hit again: on arm64 without 0030. */
+bool hits_again();
+constexpr char HITS_AGAIN[] = "who returns from the handler of a hit hits again";
+
 /*
  * Does @body in a child of its own, so that no signal, tracer or event is left over, and no loop
  * goes on for ever. False if what it needs is not there: run->why.

@@ -19,6 +19,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "lib/arch.h"
 #include "lib/child.h"
 #include "lib/clock.h"
 #include "lib/effects.h"
@@ -215,6 +216,10 @@ static void program_ring(int)
 static void signal_to_self(perf_event_attr attr, const char *program)
 {
 	const int sig = attr.sigtrap ? SIGTRAP : SETSIG;
+
+	if (hits_again())
+		unavailable(HITS_AGAIN);
+
 	Event event(attr);
 
 	on_signal(sig, program ? is_told : decides);
@@ -244,6 +249,8 @@ static void program_sigtrap(int)
 
 static void program_data(int)
 {
+	if (STOPS_BEFORE_ACCESS)
+		unavailable("a watchpoint of this architecture hits before the write");
 	signal_to_self(breakpoint(Access::WRITE, &word, sizeof(word)), "watches");
 }
 
@@ -561,6 +568,11 @@ static constexpr Way ways[] = {
 bool suppresses()
 {
 	return !observe({ .async = Async::TO_THREAD }, rejects).setsig;
+}
+
+bool hits_again()
+{
+	return observe({ .async = Async::TO_THREAD }, no_program).count > HITS;
 }
 
 /* Empty if it has stopped where it should and nowhere else, or why there is no figure. */

@@ -67,13 +67,20 @@ template <typename Hit> static Row measure(const Way &way, perf_event_attr attr,
 	std::optional<Event> event;
 	std::optional<Ring> ring;
 	std::optional<Bench> program;
-	Signals signals({ SETSIG, SIGTRAP });
 
 	measuring = way.id;
 	if (has & TRAPS && !has_sigtrap()) {
 		row.why = "the kernel has no attr.sigtrap";
 		return row;
 	}
+	if (has & (ASYNC | TRAPS) && attr.type == PERF_TYPE_BREAKPOINT &&
+	    (accepted || !suppresses()) && hits_again()) {
+		row.why = HITS_AGAIN;
+		return row;
+	}
+
+	Signals signals({ SETSIG, SIGTRAP });
+
 	if (!(has & NO_EVENT)) {
 		if (has & COUNTING)
 			attr.sample_period = attr.wakeup_events = attr.sample_type = 0;

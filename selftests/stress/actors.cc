@@ -249,14 +249,14 @@ static constexpr uint32_t ALL = SAMPLES | SIGNALS | TRAPS;
 static const Actor all[] = {
 	{ "calls", 10, ALL, calls, MEDDLED },
 	{ "stores", 4, ALL, stores, MEDDLED },
-	{ "syscalls", 4, ALL, syscalls, MEDDLED | IN_KERNEL },
+	{ "syscalls", 4, ALL, syscalls, MEDDLED | IN_KERNEL | NEEDS_WATCHED_KERNEL },
 	{ "overflows", 4, ALL, overflows, MEDDLED | IN_KERNEL | NEEDS_PMU },
 	{ "threads", 2, SIGNALS | TRAPS, threads, MEDDLED | INHERITED },
 	{ "forks", 2, SIGNALS | TRAPS, forks, MEDDLED | INHERITED },
 	{ "execs", 1, SAMPLES, execs, ALL_EFFECTS },
 	{ "limits", 2, ALL, limits },
 	{ "refreshes", 2, ALL, refreshes },
-	{ "nested", 1, ALL, nested, IN_KERNEL | NEEDS_MISSES },
+	{ "nested", 1, ALL, nested, IN_KERNEL | NEEDS_MISSES | NEEDS_WATCHED_KERNEL },
 	{ "closes", 1, ALL, closes, ACCEPTS_ALL },
 };
 

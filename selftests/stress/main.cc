@@ -28,6 +28,7 @@
 #include <string>
 #include <vector>
 
+#include "lib/arch.h"
 #include "lib/args.h"
 #include "lib/child.h"
 #include "lib/clock.h"
@@ -38,7 +39,9 @@
 
 static bool possible(const Actor &actor)
 {
-	return (!actor.is(NEEDS_MISSES) || machine.misses) && (!actor.is(NEEDS_PMU) || machine.pmu);
+	return (!actor.is(NEEDS_MISSES) || machine.misses) &&
+	       (!actor.is(NEEDS_PMU) || machine.pmu) &&
+	       (!actor.is(NEEDS_WATCHED_KERNEL) || WATCHES_KERNEL);
 }
 
 static const Actor &draw_actor(Random &random)

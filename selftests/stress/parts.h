@@ -68,6 +68,7 @@ enum : uint32_t {
 	ACCEPTS_ALL = 16, /* whatever is drawn */
 	NEEDS_MISSES = 32, /* counted by the kernel */
 	NEEDS_PMU = 64, /* that of module/ */
+	NEEDS_WATCHED_KERNEL = 128, /* what it does to user memory hits */
 };
 
 /* Nobody's event; @make is run over and over. */
