@@ -58,6 +58,12 @@ public:
 	/* What came with the last one. */
 	static siginfo_t last(int sig);
 
+	/*
+	 * Whether thousands from one place, with the same registers, are taken for a hit that comes
+	 * again for ever, and ignored from there on. Not for who runs with the series alone.
+	 */
+	static inline bool ends_storms = true;
+
 private:
 	std::deque<Handler> handlers_;
 };
