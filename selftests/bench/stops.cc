@@ -572,7 +572,7 @@ bool suppresses()
 
 bool hits_again()
 {
-	return observe({ .async = Async::TO_THREAD }, no_program).count > HITS;
+	return !SAVES_HIT && observe({ .async = Async::TO_THREAD }, no_program).count > HITS;
 }
 
 /* Empty if it has stopped where it should and nowhere else, or why there is no figure. */
