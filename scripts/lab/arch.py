@@ -73,4 +73,7 @@ def names():
     return sorted(path.name for path in (SCRIPTS / "arch").iterdir())
 
 
-ARCH = Arch(os.environ.get("ARCH") or "x86")
+# kbuild would take an empty one for a name.
+if not os.environ.get("ARCH"):
+    os.environ.pop("ARCH", None)
+ARCH = Arch(os.environ.get("ARCH", "x86"))

@@ -18,7 +18,7 @@ rows() {
 		fi
 		comma=,
 	done
-	printf '], "%s.title": "TSC ticks of one %s"' "$part" "$part"
+	printf '], "%s.title": "ticks of one %s"' "$part" "$part"
 }
 
 # figures WAY=P50...: what perf_bpf_bench --json prints without a part
@@ -132,7 +132,7 @@ assert b['patched']['ways']['rejects']['p50'] == 600 and b['stock']['ways']['rej
 	[ "$(cat "$T/ran-here")" = "--json stops scaling profile replay" ]
 	[[ $output == *"Linux 6.18.1-test, median of 7 rounds"* ]]
 	[[ $output == *"It is virtual"* ]]
-	[[ $output =~ "TSC ticks of one stops"\ +p50\ +ratio\ +least\ +most ]]
+	[[ $output =~ "ticks of one stops"\ +p50\ +ratio\ +least\ +most ]]
 	[[ $output =~ "way ptrace.int3"\ +500\ +1.5\ +1.25\ +2 ]]
 	[[ $output == *"# way uprobe: it is old"* ]]
 	[[ $output == *"# 1000000: left out"* ]]

@@ -52,6 +52,7 @@ void expect(const char *what, uint64_t seen, uint64_t expected);
 
 [[noreturn]] void give_up(const char *what, const char *why = "");
 
+/* The TSC; on arm64 the virtual counter, elsewhere nanoseconds. */
 inline uint64_t now()
 {
 #if defined(__x86_64__)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What a hit costs, and what it costs to be stopped at the one that matters: in ticks of the TSC,
+ * What a hit costs, and what it costs to be stopped at the one that matters: in ticks of now(),
  * which in a guest of "qemu -icount shift=0" are instructions. Each part has a file of its own.
  */
 #include "bench/bench.h"
@@ -84,10 +84,10 @@ static const struct Part {
 	const char *id, *title;
 	Table (*measure)(int rounds);
 } parts[] = {
-	{ "ways", "TSC ticks of one hit", hits },
-	{ "overflows", "TSC ticks of one overflow in an NMI", overflows },
-	{ "stops", "TSC ticks of one arrival that is not the one to stop at", stops },
-	{ "scaling", "TSC ticks of one rejected hit, by how many there are", scaling },
+	{ "ways", "ticks of one hit", hits },
+	{ "overflows", "ticks of one overflow in an NMI", overflows },
+	{ "stops", "ticks of one arrival that is not the one to stop at", stops },
+	{ "scaling", "ticks of one rejected hit, by how many there are", scaling },
 	{ "profile", "a profile: what it takes of a CPU, and of its samples", profile },
 	{ "replay", "microseconds of CPU time to get to the n-th arrival", replay },
 };
@@ -152,7 +152,8 @@ static void print_json(Json &json, const Part &part, const Table &table)
 
 static const char usage[] =
 	"usage: perf_bpf_bench [--json] [--rounds N] [PART...]\n"
-	"Measures what one hit of a breakpoint costs, in ticks of the TSC.\n"
+	"Measures what one hit of a breakpoint costs, in ticks of the TSC, or on arm64\n"
+	"of the virtual counter.\n"
 	"  ways         by what hangs on the event (without a PART, this one)\n"
 	"  overflows    of a hardware counter in an NMI, by what hangs on the event\n"
 	"  stops        against other ways to stop at the one arrival that matters\n"

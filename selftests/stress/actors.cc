@@ -22,8 +22,9 @@ template <typename Hit> static void hit_alone(const Part &part, perf_event_attr 
 	{
 		Meddler meddler(scene);
 
-		while (!over())
+		do
 			scene.batch(hit, BATCH);
+		while (!over());
 	}
 	scene.close(hit);
 }
@@ -80,7 +81,7 @@ static void limits(const Part &part)
 	Random random(~part.seed);
 	uint64_t left = 0, hups = 0;
 
-	while (!over()) {
+	do {
 		for (uint64_t i = 0; i < BATCH; i++) {
 			if (!left) {
 				/* Turned off: this one is nobody's. */
@@ -98,7 +99,7 @@ static void limits(const Part &part)
 				    scene.tried, hups, count_hups());
 		}
 		scene.settle(false);
-	}
+	} while (!over());
 	if (machine.merges_signals)
 		expect_at_most("POLL_HUPs", part.effects & SIGNALS ? hups : 0, count_hups());
 	else
@@ -130,13 +131,13 @@ static void refreshes(const Part &part)
 		}
 	});
 
-	while (!over()) {
+	do {
 		if (granted - taken >= LEAST)
 			scene.batch(hit, BATCH);
 		else
 			sched_yield();
 		taken = scene.accepted;
-	}
+	} while (!over());
 	stop = true;
 	raises.join();
 	/* The rest of it, and one more, which is nobody's. */
@@ -164,9 +165,10 @@ static void nested(const Part &part)
 
 		if (!kprobe.attached())
 			setup_failed("attaching to a kprobe", errno);
-		while (!over())
+		do
 			for (uint64_t i = 0; i < BATCH; i++)
 				syscall(SYS_getppid);
+		while (!over());
 	}
 	scene.tried = reading.globals()->reads;
 	expect("runs of a program inside another", 0, scene.first.globals()->runs);
@@ -192,7 +194,7 @@ static void closes(const Part &part)
 		other.join();
 	};
 
-	while (!over()) {
+	do {
 		const uint64_t signals = Signals::count(SETSIG), traps = Signals::count(SIGTRAP);
 		Event event(with_sigtrap(breakpoint(hit), part.effects & TRAPS));
 		std::optional<Ring> ring;
@@ -240,7 +242,7 @@ static void closes(const Part &part)
 		hit_times(EACH);
 		expect("signals of an event that is closed", 0,
 		       Signals::count(SETSIG) + Signals::count(SIGTRAP) - all);
-	}
+	} while (!over());
 	slot->closed = true;
 }
 

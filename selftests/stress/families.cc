@@ -22,14 +22,14 @@ template <typename Members> static void hit_as_family(const Part &part, Members 
 	{
 		Meddler meddler(scene);
 
-		while (!over()) {
+		do {
 			const uint64_t from = scene.value;
 
 			for (uint64_t i = 0; i < 3 * EACH; i++)
 				scene.book(++scene.value);
 			members(from, EACH);
 			scene.settle(false);
-		}
+		} while (!over());
 	}
 	scene.close();
 }
@@ -159,7 +159,7 @@ void execs(const Part &drawn)
 	Scene scene(part, breakpoint(hit_other)); /* for its programs */
 	uint64_t counted = 0, sum = 0;
 
-	while (!over()) {
+	do {
 		Pipe result;
 
 		{
@@ -190,7 +190,7 @@ void execs(const Part &drawn)
 		counted += executed.counted;
 		scene.samples += executed.samples;
 		sum += executed.sum;
-	}
+	} while (!over());
 	expect("hits counted", scene.tried, counted);
 	expect("runs of the program", scene.tried, scene.first.globals()->runs);
 	expect("misses of hits in user mode", 0, scene.first.misses());

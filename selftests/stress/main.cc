@@ -229,6 +229,9 @@ static bool play_round(uint64_t number, uint64_t seed, double seconds, Books &su
 
 		if (ended.empty() && i < playing && !its.closed)
 			ended = "did not close its books";
+		/* Each does so at least once, however late it comes to run. */
+		if (ended.empty() && i < playing && !its.books.hits && !parts[i].misses_hits())
+			ended = "hit nothing";
 		if (!ended.empty())
 			wrong = wrong + "# " +
 				(i < playing ? describe(parts[i]) : making[i - playing]->name) +

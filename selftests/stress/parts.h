@@ -47,6 +47,8 @@ struct Part {
 	bool fills; /* lets the ring overflow */
 	bool by_link;
 	bool stats; /* bpf_enable_stats() */
+
+	bool misses_hits() const { return meddling && meddling->takes & MISSES_HITS; }
 };
 
 struct Actor {
