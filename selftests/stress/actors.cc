@@ -159,6 +159,7 @@ static void nested(const Part &part)
 
 	reading.globals()->reader = getpid();
 	reading.globals()->watched = reinterpret_cast<uintptr_t>(&word);
+	word = 0; /* A program's read takes no page fault: it fails where there is no page yet. */
 	scene.event.enable();
 	{
 		Kprobe kprobe(reading, GETPPID);

@@ -17,6 +17,7 @@ void look_at_machine()
 	machine.cpus = usable_cpus();
 	machine.sigtrap = has_sigtrap();
 	machine.pmu = pmu_type();
+	machine.misses_deliver = kernel_before(6, 10);
 	machine.merges_signals = kernel_is_realtime();
 	machine.cookies = libbpf_probe_bpf_helper(BPF_PROG_TYPE_PERF_EVENT,
 						  BPF_FUNC_get_attach_cookie, nullptr) == 1;

@@ -8,6 +8,7 @@
 /* What this kernel has; asked once. */
 struct Machine {
 	bool sigtrap, links, cookies, misses, pmu;
+	bool misses_deliver; /* all but the sample, before 6.10 */
 	/*
 	 * On PREEMPT_RT a thread sends the signals of O_ASYNC. A task that goes on before it, as on
 	 * another CPU, can hit again first, and the two share one.
