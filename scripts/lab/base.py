@@ -139,10 +139,12 @@ class Base(Series):
         return [Mutant(path) for path in sorted(self.folder.glob("mutants/*.patch"))]
 
     def mutant(self, name):
-        path = self.folder / "mutants" / f"{name}.patch"
-        if not path.is_file():
-            die(f"no such mutant: {name} (see {path.parent})")
-        return Mutant(path)
+        """Its own, or that of another base, which most lines of a series have in common with it."""
+        for folder in (self.folder, *(Base(other).folder for other in names())):
+            path = folder / "mutants" / f"{name}.patch"
+            if path.is_file():
+                return Mutant(path)
+        die(f"no such mutant: {name} (see {TOP}/patches/linux-*/mutants)")
 
     def subject(self):
         """What a verdict is about, as a number: the series, the tests, the configuration."""

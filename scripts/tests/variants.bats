@@ -133,6 +133,14 @@ told() {
 	one_line "mutants: elsewhere is for ARCH=arm64"
 	verb mutants 6.1 none
 	one_line "mutants: no such mutant: none (see *"
+
+	# That of another base, by name alone.
+	mkdir -p "$T/top/patches/linux-7.3/mutants"
+	fake_series "$T/top/patches/linux-7.3"
+	sed 's/broken;/broken; /' "$series/mutants/killed.patch" >"$T/top/patches/linux-7.3/mutants/newer.patch"
+	verb mutants 6.1 newer killed
+	told 1..2 "ok 1 mutant newer: killed by 2 tests: t.a t.b" "ok 2 mutant killed: killed by 2 tests: t.a t.b"
+	rm -r "$T/top/patches/linux-7.3"
 	verb mutants 6.1 says-nothing
 	[ "$status" -eq 1 ]
 	[[ ${lines[-1]} == "mutants: "*"says-nothing.patch: no 'Fails:', 'Runs:' or 'Costs:' line" ]]
