@@ -158,14 +158,16 @@ def live_subject(name):
     return digest(sorted((TOP / "patches/livepatch").glob(f"linux-{name}.*")))[:8] + find(name).subject()[:8]
 
 
-def read_fails(path, preempt="full"):
+def read_fails(path, preempt="full", release=None):
     """The tests that must fail on the stock kernel, those of the theme "oops" among them, of which
-    it dies. A line that ends in "# preempt=X" is for X alone; None takes them all."""
+    it dies. A line that ends in "# preempt=X" is for X alone; None takes them all. One that ends in
+    "# linux-6.8" is for that line of kernels, another one than the base's, if @release is of it."""
     found = set()
     for line in path.read_text().splitlines():
         test, _, comment = line.partition("#")
-        only = re.match(r" *preempt=(\w+)$", comment)
-        if test.strip() and (preempt is None or not only or only[1] == preempt):
+        only = re.match(r" *(preempt=|linux-)([\w.]+)$", comment)
+        if test.strip() and (not only or (preempt in (None, only[2]) if only[1] == "preempt=" else
+                                          f"{release}.".startswith(only[2] + "."))):
             found.add(test.strip())
     return found
 

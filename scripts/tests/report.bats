@@ -6,7 +6,7 @@ RED='TAP version 13\n1..2\nok 1 a\n# b: expected 0, got 5: signals\nnot ok 2 b\n
 GREEN='TAP version 13\n1..2\nok 1 a\nok 2 b\n'
 
 judged() {
-	printf '# what fails on stock\nb # preempt=full\na # preempt=rt\n' >"$T/stock-fails"
+	printf '# what fails on stock\nb # preempt=full\na # preempt=rt\na # linux-6.8\na # linux-6.10\n' >"$T/stock-fails"
 	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails" \
 		--json "$T/results.json" --tap "$T/results.tap"
 }
@@ -28,6 +28,16 @@ wrong() {
 	[[ $output == *"tests failed"*"1, as listed"*0* ]]
 	grep -q '"verdict": "pass"' "$T/results.json"
 	[ "$(grep -c '^ok' "$T/results.tap")" -eq 4 ]
+}
+
+@test "report: what one line of kernels alone must fail" {
+	guest_ran stock failed "$RED"
+	guest_ran patched passed "$GREEN"
+	for listed in "6.1 0" "6.10 1" "6 0" "6.1.9 0" "7.3 1"; do
+		echo "b # linux-${listed% *}" >"$T/stock-fails"
+		run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails"
+		[ "$status" -eq "${listed#* }" ]
+	done
 }
 
 @test "report: plain ASCII when it is not on a terminal" {

@@ -209,7 +209,8 @@ TEST("races.exit", "C6", "a hit beside children that exit sends its signal, once
 
 TEST("races.attach", "C8", "of two that attach at once one has the event, until it detaches")
 {
-	constexpr uint64_t ROUNDS = 20'000;
+	constexpr uint64_t ROUNDS = 100'000;
+	constexpr int SECONDS = 8;
 	const int there = two_cpus().there;
 	Filter filter;
 	Event event(breakpoint(hit));
@@ -221,6 +222,9 @@ TEST("races.attach", "C8", "of two that attach at once one has the event, until 
 		if (link.valid()) {
 			together += having++ > 0;
 			attached++;
+			/* The other one may be on its way back from the same moment. */
+			for (int i = 0; i < 500; i++)
+				asm volatile("");
 			having--;
 		} else {
 			(err == EEXIST ? refused : failed)++;
@@ -230,7 +234,7 @@ TEST("races.attach", "C8", "of two that attach at once one has the event, until 
 	{
 		Meanwhile other(there, round);
 
-		for (Bound bound(ROUNDS, 4); !bound.reached(attached + refused);)
+		for (Bound bound(ROUNDS, SECONDS); !together && !bound.reached(attached + refused);)
 			round(0);
 	}
 	note("%lu attached, %lu refused", attached.load(), refused.load());
