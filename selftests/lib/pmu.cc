@@ -29,12 +29,17 @@ std::vector<Context> usable_contexts()
 	return usable;
 }
 
-uint32_t pmu_type()
+static uint32_t type_of(const std::string &pmu)
 {
 	uint32_t type = 0;
 
-	std::ifstream("/sys/bus/event_source/devices/perf_bpf_pmu/type") >> type;
-	return usable_contexts().empty() ? 0 : type;
+	std::ifstream("/sys/bus/event_source/devices/" + pmu + "/type") >> type;
+	return type;
+}
+
+uint32_t pmu_type()
+{
+	return usable_contexts().empty() ? 0 : type_of("perf_bpf_pmu");
 }
 
 perf_event_attr hardware(uint64_t config)
@@ -65,4 +70,43 @@ void Hits::make(uint64_t hits, int cpu) const
 
 	if (write(file_.get(), text, length) != length)
 		setup_failed("write to a file of perf_bpf_pmu", errno);
+}
+
+Visitor::Visitor()
+	: file_(open("/sys/kernel/debug/perf_bpf_pmu/visitor", O_WRONLY | O_CLOEXEC))
+{
+	if (!file_.valid())
+		unavailable(pmu_type() ? "no PMU that may go while it has events (Linux 6.15)" : no_pmu);
+}
+
+Visitor::~Visitor()
+{
+	if (here_)
+		goes();
+}
+
+void Visitor::say(const char *what)
+{
+	if (write(file_.get(), what, 1) != 1)
+		setup_failed("write to perf_bpf_pmu/visitor", errno);
+}
+
+void Visitor::comes()
+{
+	say("1");
+	here_ = true;
+}
+
+void Visitor::goes()
+{
+	say("0");
+	here_ = false;
+}
+
+perf_event_attr Visitor::counter() const
+{
+	perf_event_attr attr = software(0);
+
+	attr.type = type_of("perf_bpf_visitor");
+	return attr;
 }

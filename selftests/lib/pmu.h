@@ -25,6 +25,29 @@ uint32_t pmu_type();
  */
 perf_event_attr hardware(uint64_t config = 0);
 
+/*
+ * A PMU that goes while it has events, as where root unbinds a driver; from Linux 6.15 on, or
+ * unavailable(). It counts nothing.
+ */
+class Visitor {
+public:
+	Visitor();
+	~Visitor();
+	Visitor(const Visitor &) = delete;
+
+	void comes();
+	/* Takes its events' programs off; until that is done. */
+	void goes();
+	/* A counter of it, while it is here. */
+	perf_event_attr counter() const;
+
+private:
+	void say(const char *what);
+
+	Fd file_;
+	bool here_ = false;
+};
+
 /* All that happens on a CPU counts, in one of the contexts; open once, written to often. */
 class Hits {
 public:

@@ -19,6 +19,10 @@
  * With PERF_BPF_PMU_BATCH overflows are collected, as large PEBS does, and for the events for which
  * it does: when BATCH are there, it interrupts. With PERF_BPF_PMU_CALLCHAIN the callchain is in the
  * sample before the core has it, as that of PEBS and IBS is.
+ *
+ * A PMU can go while it has events, as that of an uncore device whose driver root unbinds, from
+ * Linux 6.15 on: "echo 1" and "echo 0" to the file "visitor" make perf_bpf_visitor come and go, which
+ * counts nothing.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -27,6 +31,7 @@
 #include <linux/hrtimer.h>
 #include <linux/kprobes.h>
 #include <linux/module.h>
+#include <linux/mutex.h>
 #include <linux/perf_event.h>
 #include <linux/smp.h>
 #include <linux/uaccess.h>
@@ -413,6 +418,85 @@ static struct pmu bpf_pmu = {
 	.read		= pmu_read,
 };
 
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 15, 0)
+#define VISITOR "perf_bpf_visitor"
+
+static int visitor_event_init(struct perf_event *event)
+{
+	if (event->attr.type != event->pmu->type)
+		return -ENOENT;
+	return is_sampling_event(event) ? -EINVAL : 0;
+}
+
+static int visitor_add(struct perf_event *event, int flags)
+{
+	return 0;
+}
+
+static void visitor_stop(struct perf_event *event, int flags)
+{
+}
+
+static const struct pmu visitor_new = {
+	.module		= THIS_MODULE,
+	.task_ctx_nr	= perf_sw_context,
+	.event_init	= visitor_event_init,
+	.add		= visitor_add,
+	.del		= visitor_stop,
+	.start		= visitor_stop,
+	.stop		= visitor_stop,
+	.read		= pmu_read,
+};
+static struct pmu visitor;
+static DEFINE_MUTEX(visitor_mutex);
+static bool visits;
+
+static ssize_t visit(struct file *file, const char __user *from, size_t size, loff_t *pos)
+{
+	bool comes;
+	int err = kstrtobool_from_user(from, size, &comes);
+
+	if (err)
+		return err;
+	guard(mutex)(&visitor_mutex);
+	if (comes == visits)
+		return comes ? -EEXIST : -ENODEV;
+	/* One that was registered before still has its device. */
+	if (comes)
+		visitor = visitor_new;
+	err = comes ? perf_pmu_register(&visitor, VISITOR, -1) : perf_pmu_unregister(&visitor);
+	if (err)
+		return err;
+	visits = comes;
+	return size;
+}
+
+static const struct file_operations visit_fops = {
+	.owner	= THIS_MODULE,
+	.open	= simple_open,
+	.write	= visit,
+};
+
+static void add_visitor(struct dentry *dir)
+{
+	debugfs_create_file("visitor", 0200, dir, NULL, &visit_fops);
+}
+
+static void end_visit(void)
+{
+	if (visits)
+		perf_pmu_unregister(&visitor);
+}
+#else
+static void add_visitor(struct dentry *dir)
+{
+}
+
+static void end_visit(void)
+{
+}
+#endif
+
 /* Any answer but that there is none is one of a PMU. */
 static bool machine_has_pmu(void)
 {
@@ -486,6 +570,7 @@ static int __init perf_bpf_pmu_init(void)
 	for (i = 0; i < CONTEXTS; i++)
 		if (contexts[i].send)
 			debugfs_create_file(contexts[i].name, 0200, dir, (void *)i, &hit_fops);
+	add_visitor(dir);
 	return 0;
 }
 
@@ -494,6 +579,7 @@ static void __exit perf_bpf_pmu_exit(void)
 	int cpu;
 
 	debugfs_remove_recursive(dir);
+	end_visit();
 	perf_pmu_unregister(&bpf_pmu);
 	unhook_nmi();
 	for_each_possible_cpu(cpu) {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * What anybody may do with breakpoints and other events, filtered or not, and what the fuzzer found
- * it to do to the kernel: C8, C15. But for the query, none has to do with BPF or takes rights.
+ * it to do to the kernel: C8, C15. But for the query and the PMU that goes, none has to do with BPF or
+ * takes rights.
  */
 #include <bpf/bpf.h>
 #include <linux/membarrier.h>
+#include <poll.h>
 #include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
@@ -15,10 +17,13 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <fstream>
 #include <iterator>
+#include <string>
 #include <thread>
 
 #include "lib/kernel.h"
+#include "lib/pmu.h"
 #include "lib/program.h"
 #include "tests/common.h"
 
@@ -350,4 +355,59 @@ TEST("oops.query", "C8", "a link may close while somebody asks for the program o
 	note("%lu links, %lu stops", links.load(), stops.load());
 	EXPECT_GT(stops, 0, "it was stopped");
 	EXPECT_GT(links, 0, "links were closed");
+}
+
+TEST("oops.pmu_gone.info", "C8", "a link tells of itself when the PMU of its event has gone")
+{
+	Visitor visitor;
+	Filter filter;
+	bpf_link_info info = {};
+	__u32 size = sizeof(info);
+
+	visitor.comes();
+
+	Event event(visitor.counter());
+	Fd link = filter.link(event);
+	std::ifstream fdinfo("/proc/self/fdinfo/" + std::to_string(link.get()));
+
+	visitor.goes();
+	if (bpf_obj_get_info_by_fd(link.get(), &info, &size))
+		setup_failed("BPF_OBJ_GET_INFO_BY_FD", errno);
+	EXPECT_EQ(info.prog_id, info_of_program(filter.prog_fd()).id, "the program of the link");
+
+	const std::string text(std::istreambuf_iterator<char>(fdinfo), {});
+
+	EXPECT_EQ(text.find("prog_id:\t" + std::to_string(info.prog_id)) != text.npos, true, "fdinfo");
+}
+
+TEST("oops.pmu_gone.close", "C8", "a link that closes as the PMU of its event goes gives its program up once")
+{
+	constexpr int ROUNDS = 200;
+	const std::vector<int> cpus = usable_cpus();
+	Visitor visitor;
+	Filter filter;
+	const uint32_t id = info_of_program(filter.prog_fd()).id;
+
+	if (cpus.size() < 2)
+		unavailable("one CPU alone");
+	run_on(cpus[0]);
+	for (int i = 0; i < ROUNDS && program_is_there(id); i++) {
+		visitor.comes();
+
+		Event event(visitor.counter());
+		Fd link = filter.link(event);
+		std::atomic<bool> gone = false;
+		std::thread goes([&] {
+			run_on(cpus[1]);
+			visitor.goes();
+			gone = true;
+		});
+
+		/* The kernel says so right before it takes the program off. */
+		for (pollfd state = { event.fd(), 0, 0 }; !(state.revents & POLLERR) && !gone;)
+			poll(&state, 1, 0);
+		link.close();
+		goes.join();
+	}
+	EXPECT_EQ(program_is_there(id), true, "the program that we hold");
 }
