@@ -72,6 +72,15 @@ touched_tree() {
 	git -C "$tree" commit -q -m "Linux $(kernel_version "$stock")"
 }
 
+# checkpatch TREE PATCH [TYPES]: checkpatch --strict, but for what TYPES name. The sign-off is the
+# integrator's; the commits that "Fixes:" names are not here, and how others have spelt their titles is
+# not ours to mend.
+checkpatch() {
+	local check=("$1/scripts/checkpatch.pl" --strict --no-tree --no-summary --terse)
+	"${check[@]}" --ignore "MISSING_SIGN_OFF,UNKNOWN_COMMIT_ID,TYPO_SPELLING${3:+,$3}" "$2" &&
+		"${check[@]}" --types TYPO_SPELLING <(sed '/^Fixes: /d' "$2")
+}
+
 # archive LABEL: where the machine gets the archive from that calls itself so.
 archive() {
 	# shellcheck disable=SC2016
