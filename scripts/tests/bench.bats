@@ -122,6 +122,17 @@ built() {
 assert b['patched']['ways']['rejects']['p50'] == 600 and b['stock']['ways']['rejects']['p50'] == 676"
 }
 
+@test "bench: seven bases are two tables, which fit a terminal" {
+	guest stock "gcc 12" sampling=600 rejects=676
+	guest patched "gcc 12" sampling=600 rejects=600
+	run "$SCRIPTS/bench-report" 5.10="$T/w" 5.15="$T/w" 6.1="$T/w" 6.6="$T/w" 6.12="$T/w" 6.18="$T/w" 7.3="$T/w"
+	[ "$status" -eq 0 ]
+	[[ ${lines[0]} =~ ^\ +5.10\ +5.15\ +6.1\ +6.6$ ]]
+	[[ ${lines[4]} =~ ^\ +6.12\ +6.18\ +7.3$ ]]
+	[[ ${lines[6]} =~ "way sampling"(\ +600){6}$ ]]
+	[[ ! $output =~ [^$'\n']{101} ]]
+}
+
 @test "bench: the other ways to stop, in the guests and on this machine" {
 	built
 	run "$SCRIPTS/bench"
