@@ -7,11 +7,13 @@
   # Boot: OPTION...    of scripts/boot, for such a kernel
   # Packages: NAME...  what its build takes that is not installed for every verb
   # Apart: PATTERN     tests after which it looks no more, so that they have a boot of their own
+
+For kernels of one architecture "Bases arm64:" is said instead, and "Boot x86:" besides.
 """
 import re
 import shlex
 
-from lab import SCRIPTS, TOP, die
+from lab import SCRIPTS, TOP, arch, die
 from lab.arch import ARCH
 from lab.base import order
 
@@ -20,12 +22,12 @@ class Config:
     def __init__(self, name):
         self.name = name
         self.text = (SCRIPTS / "configs" / name).read_text()
-        said = dict(re.findall(r"^# (Console|Runs|Bases|Boot|Packages|Apart): (.*)", self.text, re.M))
+        said = dict(re.findall(r"^# ((?:Console|Runs|Bases|Boot|Packages|Apart)(?: \w+)?): (.*)", self.text, re.M))
         self.console, self.runs = said.get("Console"), said.get("Runs")
-        self.bases = said.get("Bases", "").split()
+        self.bases = said.get(f"Bases {ARCH.name}", said.get("Bases", "")).split()
         self.packages = said.get("Packages", "").split()
         self.apart = said.get("Apart")
-        self.boot = shlex.split(said.get("Boot", ""))
+        self.boot = shlex.split(said.get("Boot", "")) + shlex.split(said.get(f"Boot {ARCH.name}", ""))
 
     def is_for(self, base):
         return not self.bases or base in self.bases
@@ -55,7 +57,8 @@ def fragment(config=None, without=None):
 
 
 def for_version(path, version, text=None):
-    """What a fragment says for this version: "CONFIG_X=y # from 5.12 before 7.0" is a line for some."""
+    """What a fragment says for this version, and $ARCH: "CONFIG_X=y # from 5.12 before 7.0 on arm64" is a line
+    for some."""
     kept = []
     for line in (path.read_text() if text is None else text).splitlines():
         marked = re.fullmatch(r'(CONFIG_[^"]*?)[ \t]*#(.*)', line)
@@ -63,10 +66,11 @@ def for_version(path, version, text=None):
             words = marked[2].split()
             marks = list(zip(words[::2], words[1::2]))
             if not words or len(words) % 2 or any(
-                    not re.fullmatch("from|before", word) or not re.fullmatch(r"\d+\.\d+", limit)
-                    for word, limit in marks):
-                die(f"{path}: what follows the # is not 'from X.Y' or 'before X.Y': {line}")
-            if not all((order(version)[:2] >= order(limit)) == (word == "from") for word, limit in marks):
+                    limit not in arch.names() if word == "on" else
+                    word not in ("from", "before") or not re.fullmatch(r"\d+\.\d+", limit) for word, limit in marks):
+                die(f"{path}: what follows the # is not 'from X.Y', 'before X.Y' or 'on ARCH': {line}")
+            if not all(limit == ARCH.name if word == "on" else
+                       (order(version)[:2] >= order(limit)) == (word == "from") for word, limit in marks):
                 continue
             line = marked[1]
         kept.append(line + "\n")

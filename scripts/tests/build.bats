@@ -77,18 +77,20 @@ prepare() {
 	one_line "usage: *"
 }
 
-@test "build: a line that is for other versions is left out, and its mark never reaches kbuild" {
+@test "build: a line that is for other versions or architectures is left out, and its mark never reaches kbuild" {
 	prepare
 	cat >"$T/fragment" <<-END
 	CONFIG_OLD=y # before 6.1
 	CONFIG_NOT_YET=y # from 6.2
 	CONFIG_BOTH=y	# from 5.12 before 6.10
 	CONFIG_NOW=y # from 6.1
+	CONFIG_ELSEWHERE=y # on arm64
+	CONFIG_HERE=y # from 6.1 on x86
 	CONFIG_TEXT="a # from 6.2"
 	CONFIG_ALL=y
 	END
 	"$SCRIPTS/build" "$T/tree"
-	[ "$(cat "$T/tree/obj/.config")" = $'CONFIG_BOTH=y\nCONFIG_NOW=y\nCONFIG_TEXT="a # from 6.2"\nCONFIG_ALL=y' ]
+	[ "$(cat "$T/tree/obj/.config")" = $'CONFIG_BOTH=y\nCONFIG_NOW=y\nCONFIG_HERE=y\nCONFIG_TEXT="a # from 6.2"\nCONFIG_ALL=y' ]
 	export FAKE_LOST=CONFIG_NOW
 	touch "$T/fragment" && sed -i /ALL/d "$T/fragment"
 	run "$SCRIPTS/build" "$T/tree"
@@ -97,7 +99,7 @@ prepare() {
 
 @test "build: a mark that it does not understand stops it" {
 	prepare
-	for mark in until\ 6.1 from\ six from; do
+	for mark in until\ 6.1 from\ six on\ vax from; do
 		echo "CONFIG_ODD=y # $mark" >"$T/fragment"
 		run "$SCRIPTS/build" "$T/tree"
 		one_line "build: $T/fragment: what follows the # is not *: CONFIG_ODD=y # $mark"

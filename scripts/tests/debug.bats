@@ -25,6 +25,15 @@ load common
 	done
 }
 
+@test "debug: a configuration may be for other bases, and boot with more, on one architecture" {
+	said() { cd "$T/top/scripts" && ARCH=$1 python3 -B -c "from lab import config; c = config.Config('some'); print(*c.bases, *c.boot)"; }
+	mkdir -p "$T/top/scripts/configs"
+	cp -r "$SCRIPTS/lab" "$SCRIPTS/arch" "$T/top/scripts"
+	printf '# Bases: 5.10 6.1\n# Bases arm64: 6.1\n# Boot: --timeout 9\n# Boot x86: --append no5lvl\n' >"$T/top/scripts/configs/some"
+	[ "$(said x86)" = "5.10 6.1 --timeout 9 --append no5lvl" ]
+	[ "$(said arm64)" = "6.1 --timeout 9" ]
+}
+
 @test "debug: a configuration adds to Kconfig.fragment, and overrides it" {
 	fragment() { cd "$1" && python3 -B -c "from lab import config; print(config.fragment(config.Config('$2')))"; }
 	fragment "$SCRIPTS" kasan >"$T/fragment"
