@@ -18,7 +18,8 @@
 // OUT/functions.h lists what is replaced.
 //
 // PLAN has a line each of: "object FILE"; "copy NAME", not to be replaced itself; "keep NAME", to stay
-// as it is though it changes or calls what is copied. Comments (#) tell why.
+// as it is though it changes or calls what is copied; "without PATCH", which PATCHED has not. Comments (#)
+// tell why.
 #include <algorithm>
 #include <fstream>
 #include <functional>
@@ -31,19 +32,36 @@
 namespace {
 using std::set, std::map, std::string, std::vector;
 
-// Sections with an entry for each of many places in the code. The first relocation of an entry says
-// which; what is @masked, as a line number, does not make a difference.
+// Sections with an entry for each of many places in the code, with so many @relocations, the same number
+// of bytes each. The first relocation of an entry says which place; what is @masked, as a line number,
+// does not make a difference.
 struct Table {
 	const char *name;
-	size_t entry, masked_at, masked;
+	size_t relocations, masked_at, masked;
 };
+constexpr char RUNTIME[] = "runtime_";
 constexpr Table TABLES[] = {
-	{ "__jump_table", 16, 0, 0 },	   { "__bug_table", 12, 8, 2 },
-	{ "__ex_table", 12, 0, 0 },	   { "__mcount_loc", 8, 0, 0 },
-	{ ".altinstructions", 12, 0, 0 },  { ".smp_locks", 4, 0, 0 },
-	{ ".parainstructions", 16, 0, 0 }, { ".call_sites", 4, 0, 0 },
-	{ ".return_sites", 4, 0, 0 },	   { ".retpoline_sites", 4, 0, 0 },
-	{ ".static_call_sites", 8, 0, 0 }, { ".orc_unwind_ip", 4, 0, 0 },
+	{ "__jump_table", 3, 0, 0 },
+	{ "__bug_table", 2, 8, 2 },
+	{ "__ex_table", 2, 0, 0 },
+	{ "__mcount_loc", 1, 0, 0 },
+	{ ".altinstructions", 2, 0, 0 },
+	{ ".smp_locks", 1, 0, 0 },
+	{ ".parainstructions", 1, 0, 0 },
+	{ ".call_sites", 1, 0, 0 },
+	{ ".return_sites", 1, 0, 0 },
+	{ ".retpoline_sites", 1, 0, 0 },
+	{ ".static_call_sites", 2, 0, 0 },
+	{ ".orc_unwind_ip", 1, 0, 0 },
+	// What objtool goes by, where it has not been at the object yet.
+	{ ".discard.reachable", 1, 0, 0 },
+	{ ".discard.unreachable", 1, 0, 0 },
+	{ ".discard.retpoline_safe", 1, 0, 0 },
+	{ ".discard.ignore_alts", 1, 0, 0 },
+	{ ".discard.instr_begin", 1, 0, 0 },
+	{ ".discard.instr_end", 1, 0, 0 },
+	// runtime_ptr_NAME and the like: constants that the kernel fills in as it boots, of its own code.
+	{ RUNTIME, 1, 0, 0 },
 };
 constexpr size_t ORC_ENTRY = 6; // of .orc_unwind, one for each of .orc_unwind_ip
 
@@ -52,6 +70,7 @@ constexpr const char *OWN[] = { "__func__", "__already_done",	   "__warned",
 				"__key",    "__PRETTY_FUNCTION__", "CSWTCH" };
 
 constexpr size_t NONE = -1;
+constexpr unsigned char NOP = 0x90;
 
 // The compiler numbers what is static in a function: "name.12".
 string unnumbered(const string &name)
@@ -113,9 +132,13 @@ bool is_jump(const Section &section, const Relocation &r)
 	       (r.offset > 1 && code[-2] == 0x0f && (code[-1] & 0xf0) == 0x80);
 }
 
-bool is_table(const Section &section)
+const Table *table_of(const Section &section)
 {
-	return std::ranges::find(TABLES, section.name, &Table::name) != std::end(TABLES);
+	const Table *table = std::ranges::find_if(TABLES, [&](const Table &t) {
+		return section.name == t.name ||
+		       (t.name == RUNTIME && section.name.starts_with(RUNTIME));
+	});
+	return table == std::end(TABLES) ? nullptr : table;
 }
 
 struct Place {
@@ -128,7 +151,11 @@ struct Code {
 	Object object;
 	map<string, vector<size_t>> functions; // the symbols of each, the unlikely part too
 	struct Entry {
-		size_t table, section, number;
+		size_t table, section, number, size;
+		uint64_t start() const
+		{
+			return number * size;
+		}
 	};
 	map<size_t, vector<std::pair<uint64_t, Entry>>>
 		entries; // by section with code: offset, entry
@@ -148,13 +175,21 @@ struct Code {
 				functions[whole(s.name)].push_back(i);
 		}
 		for (size_t i = 1; i < object.sections.size(); i++) {
-			const Section &section = object.sections[i];
-			auto table = std::ranges::find(TABLES, section.name, &Table::name);
-			if (table == std::end(TABLES))
+			Section &section = object.sections[i];
+			// Of the room before each function, which has no symbol. Nobody wants it.
+			if (section.name == "__patchable_function_entries")
+				section.relocations.clear();
+			const Table *table = table_of(section);
+			if (!table || section.bytes.empty())
 				continue;
-			size_t last = NONE;
+			size_t count = section.relocations.size() / table->relocations;
+			if (!count || section.relocations.size() % table->relocations ||
+			    section.bytes.size() % count)
+				die("%s: %s is of a kind that is not known here", path.c_str(),
+				    section.name.c_str());
+			size_t size = section.bytes.size() / count, last = NONE;
 			for (const Relocation &r : section.relocations) {
-				size_t number = r.offset / table->entry;
+				size_t number = r.offset / size;
 				if (number == last)
 					continue;
 				last = number;
@@ -162,7 +197,7 @@ struct Code {
 				if (s.section != SHN_UNDEF)
 					entries[s.section].push_back(
 						{ s.value + r.addend,
-						  { size_t(table - TABLES), i, number } });
+						  { size_t(table - TABLES), i, number, size } });
 			}
 		}
 	}
@@ -171,9 +206,8 @@ struct Code {
 	vector<Relocation> relocations(const Entry &entry) const
 	{
 		vector<Relocation> found;
-		uint64_t size = TABLES[entry.table].entry, start = entry.number * size;
 		for (const Relocation &r : object.sections[entry.section].relocations)
-			if (r.offset >= start && r.offset < start + size)
+			if (r.offset >= entry.start() && r.offset < entry.start() + entry.size)
 				found.push_back(r);
 		return found;
 	}
@@ -278,7 +312,7 @@ struct Code {
 				    section.name == ".orc_unwind_ip")
 					continue;
 				out << '(' << table.name << offset - s.value;
-				bytes(section, entry.number * table.entry, table.entry, &table);
+				bytes(section, entry.start(), entry.size, &table);
 				if (auto [alternative, start, size] = replacement(entry);
 				    alternative)
 					bytes(*alternative, start, size, nullptr);
@@ -294,10 +328,9 @@ struct Code {
 		vector<Relocation> both = relocations(entry);
 		if (section.name != ".altinstructions" || both.size() != 2)
 			return { nullptr, 0, 0 };
-		size_t size = TABLES[entry.table].entry;
 		const Symbol &s = object.symbols[both[1].symbol];
 		return { &object.sections[s.section], s.value + both[1].addend,
-			 section.bytes[entry.number * size + size - 1] };
+			 section.bytes[entry.start() + entry.size - 1] };
 	}
 };
 
@@ -411,7 +444,7 @@ void File::place(const Kernel &kernel)
 }
 
 struct Plan {
-	set<string> objects, copy, keep;
+	set<string> objects, copy, keep, without;
 
 	explicit Plan(const string &path)
 	{
@@ -423,11 +456,14 @@ struct Plan {
 			string verb, name, rest;
 			if (!(words >> verb))
 				continue;
-			set<string> *which = verb == "object" ? &objects
-					     : verb == "copy" ? &copy
-							      : &keep;
-			if (!(words >> name) || words >> rest || (which == &keep && verb != "keep"))
-				die("%s: not \"object\", \"copy\" or \"keep\" and a name: %s",
+			set<string> *which = verb == "object"	 ? &objects
+					     : verb == "copy"	 ? &copy
+					     : verb == "keep"	 ? &keep
+					     : verb == "without" ? &without
+								 : nullptr;
+			if (!which || !(words >> name) || words >> rest)
+				die("%s: not \"object\", \"copy\", \"keep\" or \"without\" and a "
+				    "name: %s",
 				    path.c_str(), line.c_str());
 			which->insert(name);
 		}
@@ -479,7 +515,7 @@ void Cut::select()
 				continue;
 			for (const Section &section : file.stock.object.sections)
 				for (const Relocation &r : section.relocations) {
-					if (section.code() || is_table(section) ||
+					if (section.code() || table_of(section) ||
 					    !(section.flags & SHF_ALLOC) ||
 					    section.name.starts_with(".discard"))
 						continue;
@@ -646,6 +682,16 @@ Object Cut::make(const File &file) const
 			       ? "livepatch_" + name
 			       : name;
 	};
+	// A pointer is made to @function, or to something else.
+	auto pointed = [&](const string &function) {
+		std::optional<uint64_t> address = file.address(function);
+		if (vector<uint64_t> all = kernel.addresses(function); !address && all.size() == 1)
+			address = all[0];
+		if (address && kernel.is_code(*address) && !kernel.has_pointers(*address))
+			die("%s: the address of %s is taken, and the kernel has no pointer to it, "
+			    "so the CPU may refuse to go there (IBT)",
+			    file.name.c_str(), function.c_str());
+	};
 	std::function<Relocation(const Section &, Relocation)> convert;
 	// Replacements of instructions that are in what is taken, of all those of the file.
 	set<std::pair<uint64_t, uint64_t>> replacements;
@@ -672,6 +718,10 @@ Object Cut::make(const File &file) const
 					converted.offset -= start;
 					out.sections[to].relocations.push_back(converted);
 				}
+			// Without what they refer to the others are nonsense, which objtool reads.
+			for (uint64_t i = 0; i < size; i++)
+				if (!wanted(from.sections[index], start + i))
+					out.sections[to].bytes[i] = NOP;
 		});
 		return to;
 	};
@@ -739,6 +789,9 @@ Object Cut::make(const File &file) const
 				 to.offset };
 		const Symbol &s = from.symbols[to.symbol];
 		size_t symbol;
+		if (!table_of(section) && !is_jump(section, r) && s.type != STT_OBJECT &&
+		    to.offset + Code::bias(section, r) == 0)
+			pointed(s.name);
 		if (s.section == SHN_UNDEF) {
 			auto home = std::ranges::find_if(files, [&](const File &other) {
 				return other.copied.contains(s.name) ||
@@ -761,7 +814,7 @@ Object Cut::make(const File &file) const
 			string name = whole(s.name);
 			if (!file.kept(name))
 				symbol = kernels(s.name);
-			else if (is_table(section) || is_jump(section, r) ||
+			else if (table_of(section) || is_jump(section, r) ||
 				 to.offset + Code::bias(section, r) != 0)
 				symbol = function(to.symbol);
 			else if (file.stock.functions.contains(name))
@@ -795,7 +848,11 @@ Object Cut::make(const File &file) const
 			continue;
 		for (auto &[offset, entry] : entries->second) {
 			const Section &table = from.sections[entry.section];
-			size_t size = TABLES[entry.table].entry;
+			if (TABLES[entry.table].name == RUNTIME)
+				die("%s: %s has an entry in %s, which a module cannot have",
+				    file.name.c_str(), from.sections[index].name.c_str(),
+				    table.name.c_str());
+			size_t size = entry.size;
 			auto extend = [&](size_t source, size_t size) -> size_t {
 				auto [it, added] = tables.try_emplace(source, 0);
 				if (added) {
@@ -816,8 +873,12 @@ Object Cut::make(const File &file) const
 			size_t to = extend(entry.section, size);
 			size_t at = out.sections[to].bytes.size() - size;
 			for (Relocation r : file.patched.relocations(entry)) {
-				uint64_t inside = r.offset - entry.number * size;
-				r = convert(table, r);
+				uint64_t inside = r.offset - entry.start();
+				// objtool wants the section, which was taken as it is.
+				if (table.name.starts_with(".discard."))
+					r = { 0, r.type, section_symbol(index), (int64_t)offset };
+				else
+					r = convert(table, r);
 				r.offset = at + inside;
 				out.sections[to].relocations.push_back(r);
 			}
@@ -851,8 +912,10 @@ int main(int count, char **arguments)
 	in = std::ifstream(arguments[3]);
 	for (string line; std::getline(in, line);) {
 		std::istringstream words(line);
-		string crc, name, module;
-		if (words >> crc >> name >> module && module == "vmlinux")
+		string crc, name, module, kind, space;
+		// What has a name space of its own is not for all modules.
+		if (words >> crc >> name >> module >> kind && module == "vmlinux" &&
+		    !(words >> space))
 			exported.insert(name);
 	}
 	if (exported.empty())

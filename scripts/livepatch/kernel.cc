@@ -18,10 +18,25 @@ Kernel::Kernel(const std::string &path)
 		die("%s is no kernel of x86-64", path.c_str());
 	sections.resize(header.e_shnum);
 	memcpy(sections.data(), file.data() + header.e_shoff, size);
+	const Elf64_Shdr names =
+		header.e_shstrndx < sections.size() ? sections[header.e_shstrndx] : Elf64_Shdr{};
+	auto is = [&](const Elf64_Shdr &s, std::string_view name) {
+		uint64_t at = names.sh_offset + s.sh_name;
+		return at < file.size() && name.size() < file.size() - at &&
+		       !memcmp(&file[at], name.data(), name.size()) && !file[at + name.size()];
+	};
 	std::erase_if(sections, [&](const Elf64_Shdr &s) {
 		return !(s.sh_flags & SHF_ALLOC) || s.sh_type == SHT_NOBITS ||
 		       s.sh_offset > file.size() || s.sh_size > file.size() - s.sh_offset;
 	});
+	for (const Elf64_Shdr &s : sections) {
+		int32_t there;
+		for (uint64_t i = 0; is(s, ".ibt_endbr_seal") && i + sizeof there <= s.sh_size;
+		     i += sizeof there) {
+			memcpy(&there, &file[s.sh_offset + i], sizeof there);
+			sealed.insert(s.sh_addr + i + there);
+		}
+	}
 }
 
 std::span<const unsigned char> Kernel::at(uint64_t address, size_t size) const
@@ -33,6 +48,14 @@ std::span<const unsigned char> Kernel::at(uint64_t address, size_t size) const
 	return {};
 }
 
+bool Kernel::is_code(uint64_t address) const
+{
+	return std::ranges::any_of(sections, [&](const Elf64_Shdr &s) {
+		return s.sh_flags & SHF_EXECINSTR && address >= s.sh_addr &&
+		       address - s.sh_addr < s.sh_size;
+	});
+}
+
 std::vector<std::pair<uint64_t, std::span<const unsigned char>>> Kernel::code() const
 {
 	std::vector<std::pair<uint64_t, std::span<const unsigned char>>> found;
@@ -41,6 +64,13 @@ std::vector<std::pair<uint64_t, std::span<const unsigned char>>> Kernel::code() 
 			found.emplace_back(s.sh_addr,
 					   std::span(file).subspan(s.sh_offset, s.sh_size));
 	return found;
+}
+
+bool Kernel::has_pointers(uint64_t address) const
+{
+	constexpr unsigned char ENDBR[] = { 0xf3, 0x0f, 0x1e, 0xfa };
+	return sealed.empty() ||
+	       (std::ranges::equal(at(address, sizeof ENDBR), ENDBR) && !sealed.contains(address));
 }
 
 void Kernel::use(const std::vector<Kernel_symbol> &symbols)

@@ -4,6 +4,7 @@
 #pragma once
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,6 +20,7 @@ class Kernel {
 	std::vector<unsigned char> file;
 	std::vector<Elf64_Shdr> sections;
 	std::multimap<std::string, uint64_t> by_name;
+	std::set<uint64_t> sealed;
 
 public:
 	explicit Kernel(const std::string &path);
@@ -29,10 +31,14 @@ public:
 
 	// @size bytes at @address; none if the file has none.
 	std::span<const unsigned char> at(uint64_t address, size_t size) const;
+	bool is_code(uint64_t address) const;
 	// Of each section with code: address and bytes.
 	std::vector<std::pair<uint64_t, std::span<const unsigned char>>> code() const;
 
 	std::vector<uint64_t> addresses(const std::string &name) const; // ascending
+	// Whether a pointer may be called that leads there. With IBT the CPU wants a mark (ENDBR), which the
+	// kernel takes off as it boots where it has no pointer itself (.ibt_endbr_seal).
+	bool has_pointers(uint64_t address) const;
 	// How livepatch tells symbols of a name apart: 1, 2, ... by address. For 0, "the only one", the
 	// kernel would look through all of them each time, which doubles the time to load.
 	std::optional<unsigned> position(const std::string &name, uint64_t address) const;

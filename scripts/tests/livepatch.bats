@@ -44,6 +44,15 @@ extern int nowhere;
 #ifndef POINTED
 #define POINTED same
 #endif
+#ifndef CONSTANT
+#define CONSTANT
+#endif
+#ifndef WARNS
+#define WARNS
+#endif
+#ifdef SEALED
+asm(".pushsection .ibt_endbr_seal, \"a\"; .long user_one - .; .popsection");
+#endif
 #define KEY(key) asm volatile("1: nop; .pushsection __jump_table, \"aw\"; .long 1b - ., 1b - .; .quad " #key " - .; .popsection")
 extern int other(int);
 int key_a, key_b;
@@ -57,6 +66,8 @@ int unkeyed(int i) { KEY(key_b); return i + 2; }
 __attribute__((noinline, no_instrument_function)) int untraced(int i) { return i + twice[3] UNTRACED; }
 int calls_untraced(int i) { return untraced(i) * 2; }
 int same(int i) { static int count; return count += i; }
+int constant(int i) { asm volatile("mov $0x123456789abcdef, %%rax; 1: .pushsection runtime_ptr_constant, \"a\"; .long 1b - 8 - .; .popsection" ::: "rax"); return i + 3 CONSTANT; }
+int warns(int i) { asm volatile("ud2; 1: .pushsection .discard.reachable; .long 1b - .; .popsection"); return i + 4 WARNS; }
 int (*pointer)(int);
 NEW
 int points(int i) { pointer = POINTED; return i; }
@@ -180,6 +191,53 @@ relocations() {
 	cut -DNEW='static int fresh(int i) { return i; }' -DPOINTED=fresh
 	[ "$status" -eq 1 ]
 	[ "$output" = "cut: core.o: the address of fresh, which is new, would be left in the kernel" ]
+}
+
+@test "livepatch: a pointer that the CPU refuses to call stops it" {
+	FLAGS+=(-DSEALED -fcf-protection=branch)
+	kernel
+	cut -DPOINTED=user_two
+	[ "$status" -eq 0 ]
+	cut -DPOINTED=user_one
+	[ "$status" -eq 1 ]
+	[ "$output" = "cut: core.o: the address of user_one is taken, and the kernel has no pointer to it, so the CPU may refuse to go there (IBT)" ]
+}
+
+@test "livepatch: a constant that the kernel fills in as it boots stops it" {
+	kernel
+	cut -DINLINED=+1
+	[ "$status" -eq 0 ]
+	cut -DCONSTANT=+1
+	[ "$status" -eq 1 ]
+	[ "$output" = "cut: core.o: .text.constant has an entry in runtime_ptr_constant, which a module cannot have" ]
+}
+
+@test "livepatch: what objtool has to know of the code comes along, by section" {
+	kernel
+	cut -DINLINED=+1
+	[ -z "$(relocations core.o | grep reachable)" ]
+	cut -DWARNS=+1
+	[ "$status" -eq 0 ]
+	relocations core.o | grep -A 2 "'.rela.discard.reachable'" | grep -q ' \.text\.warns + '
+}
+
+@test "livepatch: functions may have room before them, which has no symbol" {
+	FLAGS+=(-fpatchable-function-entry=16,16)
+	kernel
+	cut -DINLINED=+1
+	[ "$status" -eq 0 ]
+	[ "$(cat "$T/out/functions.h")" = $'REPLACE(user_one, 1)\nREPLACE(user_two, 1)' ]
+	[ -z "$(readelf -SW "$T/out/core.o" | grep __patchable)" ]
+}
+
+@test "livepatch: what is exported for some modules alone is found by its position" {
+	kernel
+	printf '0x1\tother\tvmlinux\tEXPORT_SYMBOL_GPL\t\n' >>"$T/symvers"
+	cut -DINLINED=+1
+	nm "$T/out/core.o" | grep -q ' U other$'
+	sed -i 's/^\(0x1\tother.*\)/\1SPACE/' "$T/symvers"
+	cut -DINLINED=+1
+	nm "$T/out/core.o" | grep -q ' U .klp.sym.vmlinux.other,1$'
 }
 
 @test "livepatch: another compiler stops it" {
