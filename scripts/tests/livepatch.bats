@@ -322,7 +322,7 @@ relocations() {
 
 @test "livepatch: build refuses in one line" {
 	run "$SCRIPTS/livepatch/build" 5.10.0-30-amd64
-	one_line "build: there is no live patch for Linux 5.10 (there is for: 6.1)"
+	one_line "build: there is no live patch for Linux 5.10 (there is for: 6.1 6.12)"
 	run "$SCRIPTS/livepatch/build" vmlinuz
 	one_line "build: not the name of a kernel, as uname -r has it: vmlinuz"
 	KEY=$T/none run "$SCRIPTS/livepatch/build" 6.1.0-56-amd64
