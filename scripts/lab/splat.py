@@ -75,3 +75,10 @@ def splats(console, allowed=None):
                 found.append({"line": printable(part[max(0, splat.start() - 80):][:400].strip("\r")), "test": test})
                 break
     return found
+
+
+def stale_int3(console):
+    """Whether the first complaint is an int3 that is not in memory, where the CPU has found it."""
+    first = SPLAT.search(console)
+    code = re.compile(r"^.*\bCode: (?:\w\w )*(\w\w) <\w\w>", re.M).search(console, first.start()) if first else None
+    return bool(code and console.startswith("Oops: int3", first.start()) and code[1] != "cc")

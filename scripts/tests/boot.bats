@@ -54,6 +54,26 @@ outcome_is() {
 	outcome_is lost 11
 }
 
+@test "boot: a guest goes again that dies of an int3 which QEMU made up" {
+	died='say "[   13.7] Oops: int3: 0000 [#1] PREEMPT SMP NOPTI"; say "[   13.7] Code: fb 0f 1f 44 00 00 CODE 1f> 44 00 00 45"; exit 0'
+	once="[ -e $T/once ] || { touch $T/once; ${died/CODE 1f/0f <1f}; }"
+	boots "up; $once; echo 'ok 1 a' >>\"\$output\"; echo 'exit 0' >\"\$verdict\""
+	outcome_is passed 0
+	grep -q '"again": 1' "$T/out/boot.json"
+	[[ $output == *"boot: QEMU ran an int3 that is in its memory no more; again"* ]]
+	# It has an end.
+	boots "up; ${died/CODE 1f/0f <1f}"
+	outcome_is splat 13
+	grep -q '"again": 2' "$T/out/boot.json"
+	# That is one, and so is what comes after something else.
+	boots "up; ${died/CODE 1f/cc <1f}"
+	outcome_is splat 13
+	grep -q '"again": 0' "$T/out/boot.json"
+	boots "up; say 'BUG: kernel NULL pointer dereference, address: 0'; ${died/CODE 1f/0f <1f}"
+	outcome_is splat 13
+	grep -q '"again": 0' "$T/out/boot.json"
+}
+
 @test "boot: a guest that panics in the middle" {
 	boots 'up; say "perf_bpf_filter: test effects.sigio"; say "BUG: kernel NULL pointer dereference, address: 0"; say "Kernel panic - not syncing: Fatal exception"'
 	outcome_is splat 13
@@ -191,6 +211,8 @@ outcome_is() {
 	[[ $(cat "$T/arguments") != *icount* ]]
 	boots 'printf "%s\n" "$@" >"'$T'/arguments"; up; echo "exit 0" >"$verdict"' --smp 4
 	[[ $(xargs <"$T/arguments") == *" -smp 4 "* ]]
+	boots 'printf "%s\n" "$@" >"'$T'/arguments"; up; echo "exit 0" >"$verdict"' --in-turns
+	[[ $(xargs <"$T/arguments") == *"-accel tcg,thread=single -cpu max -smp 2 "* ]]
 }
 
 @test "boot: another machine, and more memory" {
