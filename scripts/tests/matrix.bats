@@ -34,8 +34,8 @@ measured() {
 	[[ ${lines[2]} =~ ^6.1\ series\ +1/1\ +1/1$ ]]
 	[[ ${lines[3]} =~ ^6.12\ stock\ +-\ +0/2$ ]]
 	[[ ${lines[4]} =~ ^6.12\ series\ +1/1\ +1/1$ ]]
-	[[ $output =~ hits\ lost,\ stock\ +6.1\ +6.12$'\n'b\ +7/900\ +7/900 ]]
-	[[ $output =~ hits\ lost,\ with\ the\ series\ +6.1\ +6.12$'\n'b\ +0/900\ +0/900 ]]
+	[[ $output =~ hits\ lost,\ stock\ +6.1\ +6.12[[:space:]]b\ +7/900\ +7/900 ]]
+	[[ $output =~ hits\ lost,\ with\ the\ series\ +6.1\ +6.12[[:space:]]b\ +0/900\ +0/900 ]]
 	[[ $output != *"called 6.1 here"* ]]
 	[ "${lines[-1]}" = "matrix: what is called 6.12 here was measured on Linux 6.1.9" ]
 }
