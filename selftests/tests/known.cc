@@ -227,6 +227,49 @@ TEST("life.inherited.slots", "C15", "a child has no breakpoint more when its par
 	}
 }
 
+/* Who counts the slots of a task and takes one must be alone with that task. */
+TEST("life.slots.together", "C15", "who opens breakpoints on one task at once is given as many as there are")
+{
+	const time_t end = time(nullptr) + SECONDS;
+	const std::vector<int> cpus = usable_cpus();
+	const int all = breakpoints_left();
+	const pid_t us = gettid();
+	std::atomic<int> held = 0, most = 0;
+	std::atomic<uint64_t> rounds = 0;
+	auto open_and_close = [&](int cpu) {
+		run_on(cpu);
+		while (time(nullptr) < end) {
+			Fd fds[std::size(words)];
+			int n = 0;
+
+			for (auto &fd : fds) {
+				fd = open_event(on_word(n), us);
+				if (!fd.valid())
+					break;
+				n++;
+
+				int now = ++held, before = most;
+
+				while (now > before && !most.compare_exchange_weak(before, now))
+					;
+			}
+			held -= n;
+			rounds++;
+		}
+	};
+
+	if (cpus.size() < 2)
+		unavailable("one CPU alone");
+
+	std::thread there(open_and_close, cpus[1]);
+
+	open_and_close(cpus[0]);
+	there.join();
+	note("%lu rounds, at most %d of %d at once", rounds.load(), most.load(), all);
+	EXPECT_EQ(most, all, "breakpoints that there were at once");
+	EXPECT_EQ(breakpoints_left(), all, "breakpoints afterwards");
+}
+
 static constexpr uint64_t ENOUGH = 1000;
 static int faults_fd;
 static std::atomic<uint64_t> signals_for_faults;

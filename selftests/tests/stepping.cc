@@ -5,12 +5,14 @@
  * with its breakpoints off meanwhile.
  */
 #include <setjmp.h>
+#include <sys/auxv.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <cstring>
 #include <ctime>
 #include <functional>
 #include <optional>
@@ -491,6 +493,66 @@ TEST("stepping.counted", "C13", "a system call is counted at its instruction, an
 	EXPECT_EQ(hits.count(), 2 * HITS + 1, "hits of clone()");
 	EXPECT_EQ(next.count(), 2 * HITS + 1, "returns from clone() here");
 }
+
+static const uint8_t *returns_to;
+
+/* The instruction of the sigreturn() that handlers return to. */
+static uint64_t sigreturn_call()
+{
+	constexpr int FAR = 32;
+	const Handler handler(SIGUSR1, [](int, siginfo_t *, void *) {
+		returns_to = static_cast<const uint8_t *>(__builtin_return_address(0));
+	});
+
+	raise(SIGUSR1);
+	for (int i = 0; i < FAR; i += INSTRUCTION_ALIGNMENT)
+		if (!memcmp(returns_to + i, reinterpret_cast<const void *>(call_1),
+			    address(call_2) - address(call_1)))
+			return reinterpret_cast<uintptr_t>(returns_to) + i;
+	fail("no sigreturn() where a handler returns to");
+	return 0;
+}
+
+TEST("stepping.handler.sigreturn", "C13", "sigreturn() is stepped over, and nothing that it returns to")
+{
+	const uint64_t at = sigreturn_call();
+	const Handler handler(SIGUSR1, count_other);
+	Counting returns(breakpoint(Access::EXECUTE, reinterpret_cast<void *>(at), EXECUTE_LENGTH));
+	Counting next(breakpoint(call_2));
+
+	for (uint64_t i = 0; i < HITS; i++)
+		call_0(SYS_kill, getpid(), SIGUSR1, 0);
+	EXPECT_EQ(other_handled, HITS, "signals");
+	EXPECT_EQ(returns.count(), HITS, "hits of sigreturn()");
+	EXPECT_EQ(next.count(), HITS, "hits of what it returned to");
+}
+
+#if defined(__aarch64__)
+asm(".pushsection .text\n"
+    ".globl emulated_1, emulated_2\n"
+    ".balign 16\n"
+    "emulated_1: mrs x0, midr_el1\n"
+    "emulated_2: nop\n"
+    "ret\n"
+    ".popsection\n");
+
+extern "C" {
+void emulated_1();
+void emulated_2();
+}
+
+TEST("stepping.emulated", "C13", "the step over an instruction that the kernel emulates ends there")
+{
+	Counting emulated(breakpoint(emulated_1)), next(breakpoint(emulated_2));
+
+	if (!(getauxval(AT_HWCAP) & HWCAP_CPUID))
+		unavailable("the kernel emulates no mrs");
+	for (uint64_t i = 0; i < HITS; i++)
+		emulated_1();
+	EXPECT_EQ(emulated.count(), HITS, "hits of what is emulated");
+	EXPECT_EQ(next.count(), HITS, "hits of the instruction behind it");
+}
+#endif
 
 /* A breakpoint and a watchpoint on the one instruction, each with its signal. */
 TEST("stepping.handler.both", "C13", "one instruction hits twice, and each hit is handled once")
