@@ -376,38 +376,6 @@ static int query(const Event &event, __u32 &id)
 				  &addr);
 }
 
-/* As oops.query, of a program that is on the tracepoint itself. */
-TEST("oops.query.tracepoint", "C8", "a link may close while somebody asks for the program of its tracepoint")
-{
-	const time_t end = time(nullptr) + 6;
-	const pid_t us = gettid();
-	Event event(tracepoint());
-	std::atomic<bool> stop = false;
-	std::atomic<uint64_t> links = 0;
-	uint64_t queries = 0;
-
-	Filter(Program::ON_TRACEPOINT).link(event).close();
-
-	std::thread closing([&] {
-		for (; !stop; links++) {
-			Filter filter(Program::ON_TRACEPOINT);
-
-			filter.link(event);
-		}
-	});
-
-	for (; time(nullptr) < end; queries++) {
-		__u32 length = 0, id, type;
-		__u64 offset, at;
-
-		bpf_task_fd_query(us, event.fd(), 0, nullptr, &length, &id, &type, &offset, &at);
-	}
-	stop = true;
-	closing.join();
-	note("%lu links, %lu queries", links.load(), queries);
-	EXPECT_GT(links, 0, "links were closed");
-}
-
 /* In what the program on the breakpoint calls, to read its event. */
 TEST("others.kprobe.nested", "C5", "a kprobe program does not run in the middle of another one")
 {
