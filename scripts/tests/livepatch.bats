@@ -222,7 +222,7 @@ relocations() {
 }
 
 @test "livepatch: functions may have room before them, which has no symbol" {
-	FLAGS+=(-fpatchable-function-entry=16,16)
+	FLAGS+=('-fpatchable-function-entry=16,16')
 	kernel
 	cut -DINLINED=+1
 	[ "$status" -eq 0 ]
