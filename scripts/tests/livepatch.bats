@@ -329,6 +329,15 @@ relocations() {
 	one_line "build: KEY= and CERT= must both name a file: *"
 }
 
+@test "livepatch: soak and try-deb refuse in one line" {
+	run "$SCRIPTS/livepatch/soak" 6.1.0-56-amd64 many
+	one_line "usage: soak KERNEL [[]CYCLES]"
+	run "$SCRIPTS/livepatch/soak" 6.1.0-56-amd64
+	one_line "soak: run scripts/livepatch/verify 6.1.0-56-amd64 first*"
+	run "$SCRIPTS/livepatch/try-deb" 6.1.0-56-amd64
+	one_line "usage: try-deb OLD NEW"
+}
+
 # saw PART RESULT...: what probe and suite say of the tests a.one, a.two, ... in that part
 saw() {
 	local part=$1 number=0 pass=0 fail=0 effect=delivered
