@@ -77,8 +77,9 @@ def splats(console, allowed=None):
     return found
 
 
-def stale_int3(console):
-    """Whether the first complaint is an int3 that is not in memory, where the CPU has found it."""
-    first = SPLAT.search(console)
-    code = re.compile(r"^.*\bCode: (?:\w\w )*(\w\w) <\w\w>", re.M).search(console, first.start()) if first else None
-    return bool(code and console.startswith("Oops: int3", first.start()) and code[1] != "cc")
+def stale_int3(console, found):
+    """Whether the first of the splats found is an int3 that is not in memory, where the CPU has found it."""
+    if not found or "Oops: int3" not in found[0]["line"]:
+        return False
+    code = re.compile(r"\bCode: (?:\w\w )*(\w\w) <\w\w>").search(console, console.index("Oops: int3"))
+    return bool(code and code[1] != "cc")
