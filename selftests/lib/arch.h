@@ -16,6 +16,7 @@ constexpr size_t INSTRUCTION_ALIGNMENT = 1;
 constexpr bool STOPS_BEFORE_ACCESS = false; /* where a watchpoint hits: before, or behind it */
 constexpr bool SAVES_HIT = true; /* the frame of a signal, in RF: what has hit does not hit again */
 constexpr bool WATCHES_KERNEL = true; /* whether what the kernel does to user memory hits */
+constexpr bool HITS_BEHIND_EMULATED = false; /* the kernel moves ip on, and leaves RF set */
 constexpr bool DEFERS_CALLCHAINS = true; /* whether it has an UNWIND_USER, arch/Kconfig */
 constexpr uint64_t FIRST_ARGUMENT = 1 << 5; /* of attr.sample_regs_user: PERF_REG_X86_DI */
 #define SYSCALL_SYMBOL(name) "__x64_sys_" name /* of a system call in the kernel */
@@ -25,6 +26,8 @@ constexpr uint64_t FIRST_ARGUMENT = 1 << 5; /* of attr.sample_regs_user: PERF_RE
 /* Of syscall(2) with three arguments all but the instruction, ASM_SYSCALL, which is to follow. */
 #define ASM_SET_UP_SYSCALL "mov %rdi, %rax\n mov %rsi, %rdi\n mov %rdx, %rsi\n mov %rcx, %rdx\n"
 #define ASM_SYSCALL "syscall\n"
+/* What the kernel emulates where the CPU has UMIP, arch/x86/kernel/umip.c. */
+#define ASM_EMULATED "smsw %eax\n"
 
 /* 32-bit tasks: the word of NT_PRSTATUS that is pc, eip in arch/x86/include/asm/user_32.h */
 constexpr size_t COMPAT_PC = 12;
@@ -56,6 +59,7 @@ constexpr size_t INSTRUCTION_ALIGNMENT = 4;
 constexpr bool STOPS_BEFORE_ACCESS = true;
 constexpr bool SAVES_HIT = false; /* but for a kernel that does, as with the series */
 constexpr bool WATCHES_KERNEL = false; /* watchpoint_report() in arch/arm64/kernel */
+constexpr bool HITS_BEHIND_EMULATED = true;
 constexpr bool DEFERS_CALLCHAINS = false;
 constexpr uint64_t FIRST_ARGUMENT = 1; /* PERF_REG_ARM64_X0 */
 #define SYSCALL_SYMBOL(name) "__arm64_sys_" name
@@ -63,6 +67,8 @@ constexpr uint64_t FIRST_ARGUMENT = 1; /* PERF_REG_ARM64_X0 */
 #define ASM_STORE "str w1, [x0]\n"
 #define ASM_SET_UP_SYSCALL "mov x8, x0\n mov x0, x1\n mov x1, x2\n mov x2, x3\n"
 #define ASM_SYSCALL "svc #0\n"
+/* Where it shows HWCAP_CPUID, arch/arm64/kernel/cpufeature.c. */
+#define ASM_EMULATED "mrs x0, midr_el1\n"
 
 constexpr size_t COMPAT_PC = 15;
 

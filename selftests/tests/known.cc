@@ -228,7 +228,8 @@ TEST("life.inherited.slots", "C15", "a child has no breakpoint more when its par
 }
 
 /* Who counts the slots of a task and takes one must be alone with that task. */
-TEST("life.slots.together", "C15", "who opens breakpoints on one task at once is given as many as there are")
+TEST("life.slots.together", "C15",
+     "who opens breakpoints on one task at once is given as many as there are")
 {
 	const time_t end = time(nullptr) + SECONDS;
 	const std::vector<int> cpus = usable_cpus();
@@ -260,6 +261,7 @@ TEST("life.slots.together", "C15", "who opens breakpoints on one task at once is
 
 	if (cpus.size() < 2)
 		unavailable("one CPU alone");
+	Event{ on_word(0) }; /* one can be opened */
 
 	std::thread there(open_and_close, cpus[1]);
 
@@ -420,10 +422,12 @@ TEST("oops.pmu_gone.info", "C8", "a link tells of itself when the PMU of its eve
 
 	const std::string text(std::istreambuf_iterator<char>(fdinfo), {});
 
-	EXPECT_EQ(text.find("prog_id:\t" + std::to_string(info.prog_id)) != text.npos, true, "fdinfo");
+	EXPECT_EQ(text.find("prog_id:\t" + std::to_string(info.prog_id)) != text.npos, true,
+		  "fdinfo");
 }
 
-TEST("oops.pmu_gone.close", "C8", "a link that closes as the PMU of its event goes gives its program up once")
+TEST("oops.pmu_gone.close", "C8",
+     "a link that closes as the PMU of its event goes gives its program up once")
 {
 	constexpr int ROUNDS = 200;
 	const std::vector<int> cpus = usable_cpus();
