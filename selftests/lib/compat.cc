@@ -20,7 +20,7 @@
 #define TIMES "20"
 static_assert(COMPAT_SIGNAL == 10 && HITS == 20, "what the program is written for");
 
-extern "C" const uint8_t compat_begin[], compat_end[];
+extern "C" const uint8_t compat_begin[], compat_end[], compat_word[];
 
 #if defined(__x86_64__)
 
@@ -30,7 +30,9 @@ extern "C" const uint8_t compat_i386_at[], compat_i386_next[], compat_i386_after
 
 asm(".pushsection .rodata\n"
     ".globl compat_begin, compat_end, compat_i386_at, compat_i386_next, compat_i386_after\n"
+    ".globl compat_word\n"
     ".code32\n"
+    ".balign 4\n"
     "compat_begin:\n"
     "call 1f\n"
     "1: pop %ebp\n"
@@ -48,8 +50,9 @@ asm(".pushsection .rodata\n"
     "mov $8, %esi\n"
     "int $0x80\n"
     "mov $" TIMES ", %edi\n"
-    "compat_i386_at: nop\n"
-    "compat_i386_next: nop\n"
+    "lea compat_word-1b(%ebp), %esi\n"
+    "compat_i386_at: mov %edi, (%esi)\n"
+    "compat_i386_next: mov %edi, 4(%esi)\n"
     "compat_i386_after: dec %edi\n"
     "jnz compat_i386_at\n"
     "mov caught-1b(%ebp), %ebx\n"
@@ -62,6 +65,8 @@ asm(".pushsection .rodata\n"
     "restorer: mov $173, %eax\n" /* rt_sigreturn */
     "int $0x80\n"
     "caught: .long 0\n"
+    ".balign 4\n"
+    "compat_word: .long 0, 0\n"
     "compat_end:\n"
     ".code64\n"
     ".popsection\n");
@@ -77,21 +82,22 @@ extern "C" const uint8_t compat_entry_thumb[], compat_arm_at[], compat_arm_next[
 asm(".pushsection .rodata\n"
     ".globl compat_begin, compat_end, compat_entry_thumb, compat_arm_at, compat_arm_next\n"
     ".globl compat_arm_after, compat_thumb_at, compat_thumb_next, compat_thumb_after\n"
+    ".globl compat_word\n"
     ".balign 4\n"
     "compat_begin:\n"
-    ".word 0xe28f5088\n" /* adr r5, compat_arm_at */
+    ".word 0xe28f5094\n" /* adr r5, compat_arm_at */
     ".word 0xea000001\n" /* b common */
     "compat_entry_thumb:\n"
-    ".word 0xe28f5094\n" /* adr r5, compat_thumb_at */
+    ".word 0xe28f50a0\n" /* adr r5, compat_thumb_at */
     ".word 0xe3855001\n" /* orr r5, r5, #1 */
     /* common: */
     ".word 0xe24dd020\n" /* sub sp, sp, #32 */
-    ".word 0xe28f0054\n" /* adr r0, handler */
+    ".word 0xe28f0058\n" /* adr r0, handler */
     ".word 0xe58d0000\n" /* str r0, [sp] */
     ".word 0xe3a00301\n" /* mov r0, #0x04000000 */
     ".word 0xe3800004\n" /* orr r0, r0, #4 */
     ".word 0xe58d0004\n" /* str r0, [sp, #4] */
-    ".word 0xe28f0054\n" /* adr r0, restorer */
+    ".word 0xe28f0058\n" /* adr r0, restorer */
     ".word 0xe58d0008\n" /* str r0, [sp, #8] */
     ".word 0xe3a00000\n" /* mov r0, #0 */
     ".word 0xe58d000c\n" /* str r0, [sp, #12] */
@@ -103,6 +109,7 @@ asm(".pushsection .rodata\n"
     ".word 0xe3a070ae\n" /* mov r7, #174, rt_sigaction */
     ".word 0xef000000\n" /* svc #0 */
     ".word 0xe3a04000 + " TIMES "\n" /* mov r4, #TIMES */
+    ".word 0xe28f6034\n" /* adr r6, compat_word */
     ".word 0xe28fe000\n" /* adr lr, done */
     ".word 0xe12fff15\n" /* bx r5 */
     /* done: */
@@ -120,13 +127,14 @@ asm(".pushsection .rodata\n"
     ".word 0xe3a070ad\n" /* mov r7, #173, rt_sigreturn */
     ".word 0xef000000\n" /* svc #0 */
     ".word 0\n" /* caught */
-    "compat_arm_at: .word 0xe1a00000\n" /* mov r0, r0 */
-    "compat_arm_next: .word 0xe1a00000\n" /* mov r0, r0 */
+    "compat_word: .word 0, 0\n"
+    "compat_arm_at: .word 0xe5864000\n" /* str r4, [r6] */
+    "compat_arm_next: .word 0xe5864004\n" /* str r4, [r6, #4] */
     "compat_arm_after: .word 0xe2544001\n" /* subs r4, r4, #1 */
     ".word 0x1afffffb\n" /* bne compat_arm_at */
     ".word 0xe12fff1e\n" /* bx lr */
-    "compat_thumb_at: .hword 0x46c0\n" /* mov r8, r8 */
-    "compat_thumb_next: .hword 0x46c0\n" /* mov r8, r8 */
+    "compat_thumb_at: .hword 0x6034\n" /* str r4, [r6] */
+    "compat_thumb_next: .hword 0x6074\n" /* str r4, [r6, #4] */
     "compat_thumb_after: .hword 0x3c01\n" /* subs r4, #1 */
     ".hword 0xd1fb\n" /* bne compat_thumb_at */
     ".hword 0x4770\n" /* bx lr */
@@ -156,12 +164,12 @@ std::span<const InstructionSet> instruction_sets()
 	static const InstructionSet sets[] = {
 #if defined(__x86_64__)
 		{ "i386", sizeof(long), address(compat_begin), address(compat_i386_at),
-		  address(compat_i386_next), address(compat_i386_after) },
+		  address(compat_i386_next), address(compat_i386_after), address(compat_word) },
 #elif defined(__aarch64__)
 		{ "ARM", 4, address(compat_begin), address(compat_arm_at), address(compat_arm_next),
-		  address(compat_arm_after) },
+		  address(compat_arm_after), address(compat_word) },
 		{ "Thumb", 2, address(compat_entry_thumb), address(compat_thumb_at),
-		  address(compat_thumb_next), address(compat_thumb_after) },
+		  address(compat_thumb_next), address(compat_thumb_after), address(compat_word) },
 #endif
 	};
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A 32-bit program, written into a file in memory. It executes two instructions and a third one HITS
- * times, one after the other, and exits with the number of COMPAT_SIGNALs that its handler has caught.
+ * A 32-bit program, written into a file in memory. It executes three instructions HITS times, one
+ * after the other, and exits with the number of COMPAT_SIGNALs that its handler has caught. The first
+ * stores to a word of 4 bytes, the second to the word behind it.
  */
 #pragma once
 
@@ -19,6 +20,7 @@ struct InstructionSet {
 	size_t execute_length; /* attr.bp_len */
 	uint64_t entry; /* addresses; that of the entry with what makes it Thumb */
 	uint64_t at, next, after; /* of the three instructions */
+	uint64_t word;
 };
 
 std::span<const InstructionSet> instruction_sets();

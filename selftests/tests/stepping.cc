@@ -231,10 +231,19 @@ Spot spot_of(const Place &place)
 	return { place.attr(), address(place.at), address(place.next), address(place.after) };
 }
 
-Spot spot_of(const InstructionSet &set)
+Spot spot_of(const InstructionSet &set, const Place &place)
 {
-	return { breakpoint(Access::EXECUTE, reinterpret_cast<void *>(set.at), set.execute_length),
-		 set.at, set.next, set.after };
+	if (place.run == call)
+		return { breakpoint(Access::EXECUTE, reinterpret_cast<void *>(set.at),
+				    set.execute_length),
+			 set.at, set.next, set.after };
+
+	const perf_event_attr attr =
+		breakpoint(Access::WRITE, reinterpret_cast<void *>(set.word), 4);
+
+	if (STOPS_BEFORE_ACCESS)
+		return { attr, set.at, set.next, set.after };
+	return { attr, set.next, set.after, 0 };
 }
 
 /* Whether there are 32-bit tasks of that kind here; if not, the test says what it leaves out. */
@@ -247,13 +256,13 @@ bool runs(const InstructionSet &set)
 	return there;
 }
 
-/* In a tracee that executes @place; a call is one in a 32-bit task, too, if there are any. */
+/* In a tracee that executes @place, and for all but a system call in a 32-bit task, too, if there are any. */
 void in_tracees(const Place &place, const std::function<void(Tracee &, const Spot &)> &check)
 {
 	Tracee tracee(place.run);
 
 	check(tracee, spot_of(place));
-	if (place.run != call)
+	if (place.run == system_call)
 		return;
 	for (const InstructionSet &set : instruction_sets()) {
 		if (!runs(set))
@@ -261,7 +270,7 @@ void in_tracees(const Place &place, const std::function<void(Tracee &, const Spo
 
 		CompatTracee compat(set);
 
-		check(compat, spot_of(set));
+		check(compat, spot_of(set, place));
 	}
 }
 
@@ -317,14 +326,14 @@ void count_other(int, siginfo_t *, void *)
 }
 
 /* A 32-bit program has its handler for one signal alone. */
-void check_compat_handler(const Way &way)
+void check_compat_handler(const Place &place, const Way &way)
 {
 	for (const InstructionSet &set : instruction_sets()) {
 		if (!runs(set))
 			continue;
 
 		CompatTracee tracee(set);
-		Event event(spot_of(set).attr, tracee.pid());
+		Event event(spot_of(set, place).attr, tracee.pid());
 		std::optional<Filter> filter;
 
 		if (way.program) {
@@ -351,8 +360,8 @@ void check_handler(const Place &place, const Way &way)
 	EXPECT_EQ(handled, HITS, "signals");
 	/* What was due at the hit is not spent here. */
 	EXPECT_EQ(entries.count(), HITS, "hits of a breakpoint on the handler's first instruction");
-	if (place.run == call && !way.sigtrap)
-		check_compat_handler(way);
+	if (place.run != system_call && !way.sigtrap)
+		check_compat_handler(place, way);
 }
 
 const bool added = [] {
