@@ -329,11 +329,15 @@ relocations() {
 	one_line "build: KEY= and CERT= must both name a file: *"
 }
 
-@test "livepatch: soak and try-deb refuse in one line" {
+@test "livepatch: soak, cost, mutants and try-deb refuse in one line" {
+	for verb in soak cost mutants; do
+		run "$SCRIPTS/livepatch/$verb" 6.1.0-56-amd64
+		one_line "$verb: run scripts/livepatch/verify 6.1.0-56-amd64 first*"
+		run "$SCRIPTS/livepatch/$verb"
+		one_line "usage: $verb KERNEL*"
+	done
 	run "$SCRIPTS/livepatch/soak" 6.1.0-56-amd64 many
 	one_line "usage: soak KERNEL [[]CYCLES]"
-	run "$SCRIPTS/livepatch/soak" 6.1.0-56-amd64
-	one_line "soak: run scripts/livepatch/verify 6.1.0-56-amd64 first*"
 	run "$SCRIPTS/livepatch/try-deb" 6.1.0-56-amd64
 	one_line "usage: try-deb OLD NEW"
 }
