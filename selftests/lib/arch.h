@@ -28,6 +28,7 @@ constexpr uint64_t FIRST_ARGUMENT = 1 << 5; /* of attr.sample_regs_user: PERF_RE
 #define ASM_SYSCALL "syscall\n"
 /* What the kernel emulates where the CPU has UMIP, arch/x86/kernel/umip.c. */
 #define ASM_EMULATED "smsw %eax\n"
+#define ASM_JUMP "jmp "
 
 /* 32-bit tasks: the word of NT_PRSTATUS that is pc, eip in arch/x86/include/asm/user_32.h */
 constexpr size_t COMPAT_PC = 12;
@@ -40,6 +41,14 @@ inline auto &pc_of(user_regs_struct &registers)
 inline auto &pc_of(ucontext_t &context)
 {
 	return context.uc_mcontext.gregs[REG_RIP];
+}
+
+/* What says in the frame of a signal that an instruction has hit: RF. */
+constexpr uint64_t HIT_IN_FRAME = 1 << 16;
+
+inline auto &flags_of(ucontext_t &context)
+{
+	return context.uc_mcontext.gregs[REG_EFL];
 }
 
 inline const auto &general_registers(const ucontext_t &context)
@@ -69,6 +78,7 @@ constexpr uint64_t FIRST_ARGUMENT = 1; /* PERF_REG_ARM64_X0 */
 #define ASM_SYSCALL "svc #0\n"
 /* Where it shows HWCAP_CPUID, arch/arm64/kernel/cpufeature.c. */
 #define ASM_EMULATED "mrs x0, midr_el1\n"
+#define ASM_JUMP "b "
 
 constexpr size_t COMPAT_PC = 15;
 
@@ -80,6 +90,14 @@ inline auto &pc_of(user_regs_struct &registers)
 inline auto &pc_of(ucontext_t &context)
 {
 	return context.uc_mcontext.pc;
+}
+
+/* SS, and IL for a watchpoint: with the series. */
+constexpr uint64_t HIT_IN_FRAME = 1 << 21 | 1 << 20;
+
+inline auto &flags_of(ucontext_t &context)
+{
+	return context.uc_mcontext.pstate;
 }
 
 inline const auto &general_registers(const ucontext_t &context)

@@ -49,6 +49,16 @@ uint64_t where_is(pid_t pid)
 					     : registers.compat[COMPAT_PC];
 }
 
+void TracedChild::write_registers() const
+{
+	Registers registers;
+	iovec whole = { &registers, sizeof(registers) };
+
+	if (ptrace(PTRACE_GETREGSET, pid(), NT_PRSTATUS, &whole) ||
+	    ptrace(PTRACE_SETREGSET, pid(), NT_PRSTATUS, &whole))
+		setup_failed("PTRACE_SETREGSET", errno);
+}
+
 bool TracedChild::has_stopped_by(int sig) const
 {
 	return WIFSTOPPED(status_) && WSTOPSIG(status_) == sig;

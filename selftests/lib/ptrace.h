@@ -37,6 +37,8 @@ public:
 	int status() const { return status_; }
 	bool has_stopped_by(int sig) const;
 	uint64_t pc() const { return where_is(pid()); }
+	/* As they are. */
+	void write_registers() const;
 
 	/* Whether it has stopped again; else it has ended. @sig is delivered to it. */
 	bool resume(__ptrace_request how, int sig = 0);

@@ -406,6 +406,34 @@ TEST_OF("events.shared_sample.rejected", "C1", "a rejected hit leaves nothing in
 TEST_OF("events.shared_sample.accepted", "C2", "an accepted hit leaves nothing in another's sample",
 	check_shared_with_program(true))
 
+/*
+ * A program that another one calls has nothing prepared for it. The event before it in the list has
+ * a callchain of the kernel alone, which is all that is left to be taken for its own.
+ */
+TEST("events.shared_sample.callee", "C15", "a program that is called gets no stack of another event")
+{
+	perf_event_attr attr = faults(PERF_SAMPLE_CALLCHAIN), of_kernel = attr;
+	Filter kernel(Program::GETS_STACK), caller(Program::TAIL_CALLS), callee(Program::GETS_STACK);
+
+	of_kernel.exclude_callchain_kernel = 0;
+	of_kernel.exclude_callchain_user = 1;
+	caller.tail_calls(callee);
+
+	/* The last one that is opened is the first one that hits. */
+	Event event(attr), first(of_kernel);
+
+	first.must_attach(kernel);
+	event.must_attach(caller);
+	first.enable();
+	event.enable();
+	fault_deep();
+	event.disable();
+	first.disable();
+	EXPECT_GE(event.count(), HITS, "page faults");
+	EXPECT_EQ(callee.runs(), event.count(), "runs of the program that is called");
+	EXPECT_GT(callee.look().stack_bytes, 0, "bytes of its stack");
+}
+
 TEST("events.shared_sample.bare", "C2", "a hit with no program leaves nothing in another's sample")
 {
 	check_shared_sample("no program", nullptr);

@@ -549,9 +549,10 @@ public:
 	{
 	}
 	const Filter &filter() const { return *filter_; }
+	void leaves() { filter_.reset(); }
 	void is_attached()
 	{
-		filter_.reset();
+		leaves();
 		usleep(10'000);
 		EXPECT_TRUE(program_is_there(id_),
 			    "the program is there as long as it is attached");
@@ -750,6 +751,24 @@ static void gone_after_a_child(Leaving &program)
 	program.must_be_gone();
 }
 
+/* The event has another one. By both ways, where there are two. */
+static void gone_when_refused(Leaving &program)
+{
+	Filter other;
+	Event event(breakpoint(hit));
+
+	event.must_attach(other);
+	EXPECT_EQ(event.attach(program.filter()), EEXIST, "errno of the ioctl");
+	if (program.filter().can_link()) {
+		int err = 0;
+
+		EXPECT_FALSE(program.filter().link(event, &err).valid(), "a link");
+		EXPECT_EQ(err, EEXIST, "errno of the link");
+	}
+	program.leaves();
+	program.must_be_gone();
+}
+
 static const struct {
 	const char *name, *says;
 	void (*body)(Leaving &program);
@@ -769,6 +788,7 @@ static const struct {
 	  gone_before_children },
 	{ "after_child", "a program goes with the last child that inherited it",
 	  gone_after_a_child },
+	{ "refused", "a program goes whose attachment was refused", gone_when_refused },
 };
 
 static const bool added_gone = [] {

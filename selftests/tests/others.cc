@@ -95,29 +95,32 @@ static perf_event_attr kprobe()
 	return kprobe_on(sys_getppid);
 }
 
-/* Where hit() is in the program's file, which is where a uprobe goes. */
-static uint64_t file_offset_of_hit()
+/* Where a function is in the program's file, which is where a uprobe goes. */
+static uint64_t file_offset_of(uintptr_t function)
 {
-	uint64_t offset = 0;
+	struct Where {
+		uintptr_t function;
+		uint64_t offset;
+	} where = { function, 0 };
 
 	dl_iterate_phdr(
-		[](dl_phdr_info *info, size_t, void *offset) {
-			uint64_t addr = reinterpret_cast<uintptr_t>(hit) - info->dlpi_addr;
+		[](dl_phdr_info *info, size_t, void *data) {
+			auto &where = *static_cast<Where *>(data);
+			uint64_t addr = where.function - info->dlpi_addr;
 
 			for (int i = 0; i < info->dlpi_phnum; i++) {
 				auto &part = info->dlpi_phdr[i];
 
 				if (part.p_type == PT_LOAD && addr - part.p_vaddr < part.p_filesz)
-					*static_cast<uint64_t *>(offset) =
-						addr - part.p_vaddr + part.p_offset;
+					where.offset = addr - part.p_vaddr + part.p_offset;
 			}
 			return 1; /* The program is the first, and enough. */
 		},
-		&offset);
-	return offset;
+		&where);
+	return where.offset;
 }
 
-static perf_event_attr uprobe()
+template <typename Function> static perf_event_attr uprobe_on(Function *function)
 {
 	static const char path[] = "/proc/self/exe";
 	long type = number_in("/sys/bus/event_source/devices/uprobe/type");
@@ -128,8 +131,13 @@ static perf_event_attr uprobe()
 	perf_event_attr attr = tracing_event(type);
 
 	attr.uprobe_path = reinterpret_cast<uintptr_t>(path);
-	attr.probe_offset = file_offset_of_hit();
+	attr.probe_offset = file_offset_of(reinterpret_cast<uintptr_t>(function));
 	return attr;
+}
+
+static perf_event_attr uprobe()
+{
+	return uprobe_on(hit);
 }
 
 static perf_event_attr uretprobe()
@@ -324,6 +332,33 @@ TEST("others.uprobe_on_breakpoint", "C5", "a uprobe and a breakpoint on one call
 	}
 }
 
+asm(".pushsection .text\n"
+    ".globl branch_1, branch_2\n"
+    ".balign 16\n"
+    "branch_1: " ASM_JUMP "branch_2\n"
+    "branch_2: nop\n"
+    "ret\n"
+    ".popsection\n");
+
+extern "C" {
+void branch_1();
+void branch_2();
+}
+
+/* The kernel does what it does itself, and whoever steps over it has to know. */
+TEST("others.uprobe_on_branch", "C13", "where a uprobe's branch with a breakpoint leads is hit")
+{
+	Event probe(uprobe_on(branch_1)), from(breakpoint(branch_1)), to(breakpoint(branch_2));
+
+	for (Event *event : { &probe, &from, &to })
+		event->enable();
+	for (uint64_t i = 0; i < HITS; i++)
+		branch_1();
+	EXPECT_EQ(probe.count(), HITS, "hits of the uprobe");
+	EXPECT_EQ(from.count(), HITS, "hits of the breakpoint on the branch");
+	EXPECT_EQ(to.count(), HITS, "hits of the breakpoint where it leads");
+}
+
 TEST("others.wrong_type", "C5", "tracing events take no program for overflows, nor each other's")
 {
 	const struct {
@@ -400,6 +435,30 @@ TEST("others.kprobe.nested", "C5", "a kprobe program does not run in the middle 
 	hit_times(HITS);
 	EXPECT_EQ(filter.runs(), 2 * HITS, "runs of the program on the breakpoint");
 	EXPECT_EQ(tracing.runs(), 0, "runs of the program on the kprobe");
+	EXPECT_EQ(probe.count(), HITS, "hits of the kprobe, which the miss filters out");
+}
+
+/* The task may hold the lock of the very map that the program works on. */
+TEST("others.kprobe.in_bpf", "C5", "a kprobe program does not run in the middle of its task's bpf()")
+{
+	Filter tracing(Program::ON_KPROBE);
+	Event probe(kprobe_on("htab_map_update_elem"));
+	Fd map(bpf_map_create(BPF_MAP_TYPE_HASH, nullptr, sizeof(int), sizeof(int), 1, nullptr));
+	const auto update = [&] {
+		for (int i = 0, key = 0; i < int(HITS); i++)
+			if (bpf_map_update_elem(map.get(), &key, &i, BPF_ANY))
+				setup_failed("bpf_map_update_elem", errno);
+	};
+
+	if (!map.valid())
+		setup_failed("bpf_map_create", errno);
+	tracing.returns(1);
+	probe.enable();
+	update();
+	EXPECT_EQ(probe.count(), HITS, "hits of the kprobe without a program");
+	probe.must_attach(tracing);
+	update();
+	EXPECT_EQ(tracing.runs(), 0, "runs of the program");
 	EXPECT_EQ(probe.count(), HITS, "hits of the kprobe, which the miss filters out");
 }
 

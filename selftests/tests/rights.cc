@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* What a filter gives to whom, and how much of the machine it can take: C15. */
 #include <fcntl.h>
+#include <setjmp.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -12,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "lib/arch.h"
 #include "lib/clock.h"
 #include "lib/kernel.h"
 #include "lib/program.h"
@@ -518,6 +520,56 @@ TEST("denial.long_program", "C15",
 	EXPECT_LT(now.usual, 10 * (hit_length + before.longest) + 0.1,
 		  "others get the CPU in 10 hits");
 	EXPECT_LT(died, 10 * (hit_length + before.longest) + 1, "it dies in 10 hits");
+}
+
+static uint64_t goes_to, told;
+static sigjmp_buf came_back;
+
+/* What the frame of the SIGSEGV says of a hit, where a program that claims one goes to an address. */
+static int told_at(uint64_t address)
+{
+	const Handler claims(SIGUSR1, [](int, siginfo_t *, void *context) {
+		pc_of(*static_cast<ucontext_t *>(context)) = goes_to;
+		flags_of(*static_cast<ucontext_t *>(context)) |= HIT_IN_FRAME;
+	});
+	const Handler fails(SIGSEGV, [](int, siginfo_t *, void *context) {
+		told = flags_of(*static_cast<ucontext_t *>(context)) & HIT_IN_FRAME;
+		siglongjmp(came_back, 1);
+	});
+
+	goes_to = address;
+	if (!sigsetjmp(came_back, 1)) {
+		raise(SIGUSR1);
+		fail("%#lx can be executed", address);
+	}
+	return told >> 16;
+}
+
+TEST("rights.kernel_breakpoint", "C15", "no signal's frame tells where the kernel has breakpoints")
+{
+	const uint64_t text = kernel_address_of("send_sigio");
+	perf_event_attr executed = breakpoint(hit), written = in_kernel();
+
+	if (!text || !kernel_address_of("register_kprobe"))
+		unavailable("no breakpoints in the kernel's text, or no address of it");
+	executed.bp_addr = text;
+	executed.exclude_kernel = 0;
+	run_on(usable_cpus().front());
+
+	const auto tell = [&] {
+		return WEXITSTATUS(Child([&] {
+					   become(NOBODY, 0);
+					   return told_at(text);
+				   }).wait());
+	};
+	const int nothing = tell();
+
+	for (const perf_event_attr &attr : { executed, written }) {
+		Event event(attr, -1, usable_cpus().front());
+
+		event.enable();
+		EXPECT_EQ(tell(), nothing, "what the frame tells of the breakpoint");
+	}
 }
 
 /* Each hit would send a signal, and each signal hit: the limit ends it, should nothing else. */

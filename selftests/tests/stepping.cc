@@ -502,6 +502,67 @@ TEST("stepping.counted", "C13", "a system call is counted at its instruction, an
 	EXPECT_EQ(next.count(), 2 * HITS + 1, "returns from clone() here");
 }
 
+/*
+ * What is set as a tracee is stopped behind an instruction is none of the next one's business: to
+ * write its registers, unchanged, and to step.
+ */
+static void check_system_call_stop(bool writes, __ptrace_request onwards)
+{
+	Tracee tracee(system_call);
+	Telling hits(at_system_call(), SETSIG_ALONE, tracee.pid());
+	Counting next(breakpoint(call_2), tracee.pid());
+
+	for (uint64_t i = 0; i < HITS; i++) {
+		tracee.to(PTRACE_CONT, 0, SETSIG, call_1);
+		for (int stop = 0; stop < 2; stop++) {
+			tracee.to(PTRACE_SYSCALL, 0, SIGTRAP, call_2);
+			if (writes)
+				tracee.write_registers();
+		}
+		EXPECT_EQ(next.count(), i, "returns, before it returns");
+		if (onwards == PTRACE_SINGLESTEP)
+			tracee.to(onwards, 0, SIGTRAP, nullptr);
+	}
+	tracee.resume(PTRACE_CONT);
+	tracee.ends();
+	EXPECT_EQ(hits.count(), HITS, "hits counted");
+	EXPECT_EQ(next.count(), HITS, "returns counted");
+}
+
+TEST_OF("stepping.system_call_stop.writes", "C13",
+	"a tracer that writes registers in a system call hides no breakpoint behind it",
+	check_system_call_stop(true, PTRACE_CONT))
+
+TEST_OF("stepping.system_call_stop.steps", "C13",
+	"a tracer that steps from a system call hides no breakpoint behind it",
+	check_system_call_stop(false, PTRACE_SINGLESTEP))
+
+/* As the kernel does it itself for a signal that has no handler. */
+TEST("stepping.restarted", "C13", "a system call that is executed once more hits once more")
+{
+	Tracee tracee([] {
+		const timespec SOON = { 0, 100'000'000 };
+
+		return int(call_0(SYS_nanosleep, long(&SOON), 0, 0));
+	});
+	Telling hits(at_system_call(), SETSIG_ALONE, tracee.pid());
+	Counting next(breakpoint(call_2), tracee.pid());
+
+	for (uint64_t i = 0; i < HITS; i++) {
+		tracee.to(PTRACE_CONT, 0, SETSIG, call_1);
+		tracee.to(PTRACE_SYSCALL, 0, SIGTRAP, call_2);
+		if (kill(tracee.pid(), SIGUSR1))
+			setup_failed("kill", errno);
+		tracee.to(PTRACE_SYSCALL, 0, SIGTRAP, call_2);
+		tracee.to(PTRACE_CONT, 0, SIGUSR1, call_1);
+	}
+	tracee.to(PTRACE_CONT, 0, SETSIG, call_1);
+	tracee.resume(PTRACE_CONT);
+	tracee.ends();
+	EXPECT_EQ(hits.count(), HITS + 1, "hits counted");
+	EXPECT_EQ(next.count(), 1, "returns counted");
+}
+
 static const uint8_t *returns_to;
 
 /* The instruction of the sigreturn() that handlers return to. */
