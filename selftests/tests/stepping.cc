@@ -537,18 +537,22 @@ TEST_OF("stepping.system_call_stop.steps", "C13",
 	"a tracer that steps from a system call hides no breakpoint behind it",
 	check_system_call_stop(false, PTRACE_SINGLESTEP))
 
-/* As the kernel does it itself for a signal that has no handler. */
+/*
+ * As the kernel does it itself for a signal that has no handler. What is executed once more sleeps
+ * until the same time as before.
+ */
 TEST("stepping.restarted", "C13", "a system call that is executed once more hits once more")
 {
+	constexpr uint64_t TIMES = 5;
 	Tracee tracee([] {
-		const timespec SOON = { 0, 100'000'000 };
+		const timespec LONG = { 20, 0 };
 
-		return int(call_0(SYS_nanosleep, long(&SOON), 0, 0));
+		return int(call_0(SYS_nanosleep, long(&LONG), 0, 0));
 	});
 	Telling hits(at_system_call(), SETSIG_ALONE, tracee.pid());
 	Counting next(breakpoint(call_2), tracee.pid());
 
-	for (uint64_t i = 0; i < HITS; i++) {
+	for (uint64_t i = 0; i < TIMES; i++) {
 		tracee.to(PTRACE_CONT, 0, SETSIG, call_1);
 		tracee.to(PTRACE_SYSCALL, 0, SIGTRAP, call_2);
 		if (kill(tracee.pid(), SIGUSR1))
@@ -558,10 +562,10 @@ TEST("stepping.restarted", "C13", "a system call that is executed once more hits
 		tracee.to(PTRACE_CONT, 0, SIGUSR1, nullptr);
 	}
 	tracee.to(PTRACE_CONT, 0, SETSIG, call_1);
-	tracee.resume(PTRACE_CONT);
-	tracee.ends();
-	EXPECT_EQ(hits.count(), HITS + 1, "hits counted");
-	EXPECT_EQ(next.count(), 1, "returns counted");
+	tracee.resume(PTRACE_CONT, SIGKILL);
+	EXPECT_EQ(tracee.status(), SIGKILL, "its end");
+	EXPECT_EQ(hits.count(), TIMES + 1, "hits counted");
+	EXPECT_EQ(next.count(), 0, "returns counted");
 }
 
 static const uint8_t *returns_to;
