@@ -814,6 +814,9 @@ Object Cut::make(const File &file) const
 			string name = whole(s.name);
 			if (!file.kept(name))
 				symbol = kernels(s.name);
+			else if (is_jump(section, r) && from.symbols[r.symbol].type == STT_SECTION)
+				// By name it is a call, in objtool's eyes, even if to the unlikely part.
+				return { r.offset, r.type, section_symbol(s.section), r.addend };
 			else if (table_of(section) || is_jump(section, r) ||
 				 to.offset + Code::bias(section, r) != 0)
 				symbol = function(to.symbol);
