@@ -88,6 +88,12 @@ archive() {
 		awk -F '|' -v label="$1" '$1 == "Debian" && $2 == label { print $3; exit }'
 }
 
+# other_debian KERNEL: the Debian that it is of, as 13, if that is another than the machine's: scripts/debian
+# has its compiler and its packages.
+other_debian() {
+	[[ ! $1 =~ [+]deb([0-9]+)- ]] || grep -qsxE "VERSION_ID=\"?${BASH_REMATCH[1]}\"?" /etc/os-release || echo "${BASH_REMATCH[1]}"
+}
+
 # private_apt SUITE WHAT: apt=(...) are options for apt that make it read that suite instead of what the
 # machine has configured; WHAT is wanted from it.
 private_apt() {

@@ -33,16 +33,17 @@ namespace {
 using std::set, std::map, std::string, std::vector;
 
 // Sections with an entry for each of many places in the code, with so many @relocations, the same number
-// of bytes each. The first relocation of an entry says which place; what is @masked, as a line number,
-// does not make a difference.
+// of bytes each: @size, if that is what tells kernels apart. The first relocation of an entry says which
+// place; what is @masked, as a line number, does not make a difference.
 struct Table {
 	const char *name;
-	size_t relocations, masked_at, masked;
+	size_t relocations, masked_at, masked, size = 0;
 };
 constexpr char RUNTIME[] = "runtime_";
 constexpr Table TABLES[] = {
 	{ "__jump_table", 3, 0, 0 },
-	{ "__bug_table", 2, 8, 2 },
+	{ "__bug_table", 2, 8, 2, 12 },
+	{ "__bug_table", 3, 12, 2, 16 }, // with the format of a WARN()
 	{ "__ex_table", 2, 0, 0 },
 	{ "__mcount_loc", 1, 0, 0 },
 	{ ".altinstructions", 2, 0, 0 },
@@ -60,6 +61,7 @@ constexpr Table TABLES[] = {
 	{ ".discard.ignore_alts", 1, 0, 0 },
 	{ ".discard.instr_begin", 1, 0, 0 },
 	{ ".discard.instr_end", 1, 0, 0 },
+	{ ".discard.annotate_insn", 1, 0, 0 },
 	// runtime_ptr_NAME and the like: constants that the kernel fills in as it boots, of its own code.
 	{ RUNTIME, 1, 0, 0 },
 };
@@ -68,6 +70,13 @@ constexpr size_t ORC_ENTRY = 6; // of .orc_unwind, one for each of .orc_unwind_i
 // Static variables of a function of which it may have its own.
 constexpr const char *OWN[] = { "__func__", "__already_done",	   "__warned",
 				"__key",    "__PRETTY_FUNCTION__", "CSWTCH" };
+
+// What the kernel's checks of undefined behaviour are told has a number for a name. The same goes for it.
+constexpr char UBSAN[] = ".data..Lubsan_";
+bool is_ubsan(const Section &section)
+{
+	return section.name.starts_with(UBSAN);
+}
 
 constexpr size_t NONE = -1;
 constexpr unsigned char NOP = 0x90;
@@ -135,8 +144,10 @@ bool is_jump(const Section &section, const Relocation &r)
 const Table *table_of(const Section &section)
 {
 	const Table *table = std::ranges::find_if(TABLES, [&](const Table &t) {
-		return section.name == t.name ||
-		       (t.name == RUNTIME && section.name.starts_with(RUNTIME));
+		return (section.name == t.name ||
+			(t.name == RUNTIME && section.name.starts_with(RUNTIME))) &&
+		       (!t.size || section.bytes.size() * t.relocations ==
+					   section.relocations.size() * t.size);
 	});
 	return table == std::end(TABLES) ? nullptr : table;
 }
@@ -149,7 +160,7 @@ struct Place {
 // An object, by functions.
 struct Code {
 	Object object;
-	map<string, vector<size_t>> functions; // the symbols of each, the unlikely part too
+	map<string, vector<size_t>> functions; // the symbols of each, that of the unlikely part last
 	struct Entry {
 		size_t table, section, number, size;
 		uint64_t start() const
@@ -159,6 +170,7 @@ struct Code {
 	};
 	map<size_t, vector<std::pair<uint64_t, Entry>>>
 		entries; // by section with code: offset, entry
+	map<size_t, size_t> entry_size; // by section with entries
 	vector<vector<size_t>> inside; // by section: its symbols
 
 	explicit Code(const string &path)
@@ -171,8 +183,10 @@ struct Code {
 			    s.type == STT_SECTION)
 				continue;
 			inside[s.section].push_back(i);
-			if (s.type == STT_FUNC && object.sections[s.section].code())
-				functions[whole(s.name)].push_back(i);
+			if (s.type == STT_FUNC && object.sections[s.section].code()) {
+				vector<size_t> &parts = functions[whole(s.name)];
+				parts.insert(s.name == whole(s.name) ? parts.begin() : parts.end(), i);
+			}
 		}
 		for (size_t i = 1; i < object.sections.size(); i++) {
 			Section &section = object.sections[i];
@@ -180,6 +194,9 @@ struct Code {
 			if (section.name == "__patchable_function_entries")
 				section.relocations.clear();
 			const Table *table = table_of(section);
+			if (!table && section.name == "__bug_table")
+				die("%s: %s is of a kind that is not known here", path.c_str(),
+				    section.name.c_str());
 			if (!table || section.bytes.empty())
 				continue;
 			size_t count = section.relocations.size() / table->relocations;
@@ -188,6 +205,7 @@ struct Code {
 				die("%s: %s is of a kind that is not known here", path.c_str(),
 				    section.name.c_str());
 			size_t size = section.bytes.size() / count, last = NONE;
+			entry_size[i] = size;
 			for (const Relocation &r : section.relocations) {
 				size_t number = r.offset / size;
 				if (number == last)
@@ -225,6 +243,8 @@ struct Code {
 		if (s.section == SHN_UNDEF || s.section >= SHN_LORESERVE || s.type != STT_SECTION)
 			return { r.symbol, r.addend };
 		const vector<size_t> &symbols = inside[s.section];
+		if (object.sections[s.section].merged())
+			return { NONE, r.addend };
 		int64_t offset = r.addend + bias(section, r);
 		for (size_t i : symbols) {
 			const Symbol &t = object.symbols[i];
@@ -277,7 +297,9 @@ struct Code {
 			}
 			Place place = this->place(section, r);
 			out << (place.symbol == NONE
-					? object.sections[s.section].name
+					? (is_ubsan(object.sections[s.section])
+						   ? UBSAN
+						   : object.sections[s.section].name)
 					: unnumbered(object.symbols[place.symbol].name));
 			// Replacements of instructions have no names: what they are is below.
 			if (place.symbol != NONE)
@@ -734,13 +756,23 @@ Object Cut::make(const File &file) const
 	// A symbol for the whole section.
 	map<size_t, size_t> section_symbols;
 	auto section_symbol = [&](size_t index) {
-		if (from.sections[index].flags & SHF_WRITE && !from.sections[index].code())
+		if (from.sections[index].flags & SHF_WRITE && !from.sections[index].code() &&
+		    !is_ubsan(from.sections[index]))
 			die("%s: something nameless in %s is used, which may be the kernel's",
 			    file.name.c_str(), from.sections[index].name.c_str());
 		auto [it, added] = section_symbols.try_emplace(index, 0);
 		if (added)
 			it->second = out.add(Symbol{ "", STB_LOCAL, STT_SECTION, 0,
 						     (uint16_t)take_whole(index), 0, 0 });
+		return it->second;
+	};
+	// An entry of a table, which WARN() tells its handler; it is there once the tables are.
+	map<std::pair<size_t, size_t>, size_t> entry_symbols;
+	auto entry_symbol = [&](size_t section, size_t number) {
+		auto [it, added] = entry_symbols.try_emplace({ section, number }, 0);
+		if (added)
+			it->second = out.add(Symbol{ "entry." + std::to_string(number), STB_LOCAL,
+						     STT_NOTYPE, 0, SHN_UNDEF, 0, 0 });
 		return it->second;
 	};
 	auto take_symbol = [&](size_t index, size_t section, uint64_t value) {
@@ -779,14 +811,22 @@ Object Cut::make(const File &file) const
 			    s.name.c_str());
 		if (theirs.size() == 1)
 			return symbols[index] = kernels(*theirs.begin());
+		if (from.sections[s.section].merged())
+			return take_symbol(index, take_whole(s.section), s.value);
 		return take_symbol(index, take(s.section, s.value, s.size), 0);
 	};
 
 	convert = [&](const Section &section, Relocation r) -> Relocation {
 		Place to = file.patched.place(section, r);
-		if (to.symbol == NONE)
-			return { r.offset, r.type, section_symbol(from.symbols[r.symbol].section),
-				 to.offset };
+		if (to.symbol == NONE) {
+			size_t there = from.symbols[r.symbol].section;
+			auto size = file.patched.entry_size.find(there);
+			if (size == file.patched.entry_size.end())
+				return { r.offset, r.type, section_symbol(there), to.offset };
+			size_t number = (to.offset + Code::bias(section, r)) / size->second;
+			return { r.offset, r.type, entry_symbol(there, number),
+				 to.offset - int64_t(number * size->second) };
+		}
 		const Symbol &s = from.symbols[to.symbol];
 		size_t symbol;
 		if (!table_of(section) && !is_jump(section, r) && s.type != STT_OBJECT &&
@@ -814,6 +854,9 @@ Object Cut::make(const File &file) const
 			string name = whole(s.name);
 			if (!file.kept(name))
 				symbol = kernels(s.name);
+			else if (is_jump(section, r) && from.symbols[r.symbol].type == STT_SECTION)
+				// By name it is a call, in objtool's eyes, even if to the unlikely part.
+				return { r.offset, r.type, section_symbol(s.section), r.addend };
 			else if (table_of(section) || is_jump(section, r) ||
 				 to.offset + Code::bias(section, r) != 0)
 				symbol = function(to.symbol);
@@ -872,6 +915,11 @@ Object Cut::make(const File &file) const
 				replacements.insert({ start, length });
 			size_t to = extend(entry.section, size);
 			size_t at = out.sections[to].bytes.size() - size;
+			if (auto it = entry_symbols.find({ entry.section, entry.number });
+			    it != entry_symbols.end()) {
+				out.symbols[it->second].section = to;
+				out.symbols[it->second].value = at;
+			}
 			for (Relocation r : file.patched.relocations(entry)) {
 				uint64_t inside = r.offset - entry.start();
 				// objtool wants the section, which was taken as it is.
@@ -890,6 +938,10 @@ Object Cut::make(const File &file) const
 		}
 	}
 	work();
+	for (auto &[entry, symbol] : entry_symbols)
+		if (out.symbols[symbol].section == SHN_UNDEF)
+			die("%s: an entry of %s is used by code that it is not about",
+			    file.name.c_str(), from.sections[entry.first].name.c_str());
 	return out;
 }
 } // namespace

@@ -50,8 +50,9 @@ std::span<const unsigned char> Kernel::at(uint64_t address, size_t size) const
 
 bool Kernel::is_code(uint64_t address) const
 {
+	// In some kernels all of .data may be run, by mistake.
 	return std::ranges::any_of(sections, [&](const Elf64_Shdr &s) {
-		return s.sh_flags & SHF_EXECINSTR && address >= s.sh_addr &&
+		return s.sh_flags & SHF_EXECINSTR && !(s.sh_flags & SHF_WRITE) && address >= s.sh_addr &&
 		       address - s.sh_addr < s.sh_size;
 	});
 }
@@ -98,12 +99,14 @@ std::optional<unsigned> Kernel::position(const std::string &name, uint64_t addre
 	return {};
 }
 
-// scripts/kallsyms.c writes, each table on a boundary of 8 bytes: the number of symbols, their names,
-// markers into these, some kernels an order by name, the tokens that names are made of, an index into
-// these. The offsets of the symbols and what they are relative to come before that, or behind.
+// scripts/kallsyms.c writes, each table on a boundary of 8 bytes, or of 4 from some 7.x on: the number of
+// symbols, their names, markers into these, some kernels an order by name, the tokens that names are made
+// of, an index into these. The offsets of the symbols and what they are relative to come before that, or
+// behind; with the boundary of 4 each is relative to where it stands.
 std::vector<Kernel_symbol> Kernel::kallsyms() const
 {
-	auto align = [](size_t at) { return (at + 7) & ~size_t(7); };
+	size_t boundary = 8;
+	auto align = [&](size_t at) { return (at + boundary - 1) & ~(boundary - 1); };
 	auto word = [&]<typename T>(size_t at, T) {
 		T value = 0;
 		if (at <= file.size() - sizeof value)
@@ -122,16 +125,14 @@ std::vector<Kernel_symbol> Kernel::kallsyms() const
 		for (int back = 0; it != file.end() && back < '0' && start > 1; back++)
 			for (start--; start > 0 && file[start - 1]; start--)
 				;
-		if (it != file.end() && start % 8 == 0)
+		if (it != file.end() && start % 4 == 0)
 			tokens = start;
 	}
 	std::vector<std::string> token;
 	size_t at = tokens;
 	for (; tokens && token.size() < 256 && at < file.size(); at += token.back().size() + 1)
 		token.push_back(reinterpret_cast<const char *>(file.data() + at));
-	size_t index = align(at), index_end = align(index + 256 * 2);
-	if (token.size() != 256 || word(index, uint16_t()) ||
-	    word(index + 2, uint16_t()) != token[0].size() + 1)
+	if (token.size() != 256)
 		die("the kernel has no kallsyms");
 
 	// names_at(N, AT): where N names end that begin at AT, and those with a marker; or 0.
@@ -158,26 +159,35 @@ std::vector<Kernel_symbol> Kernel::kallsyms() const
 		return at;
 	};
 	size_t number = 0, names = 0;
-	for (size_t at = tokens - 8; !names && at > 64; at -= 8) {
-		number = word(at, uint32_t());
-		if (number < 1000 || number > 4000000 || word(at + 4, uint32_t()))
+	for (size_t start = tokens - 4; !names && start > 64; start -= 4) {
+		number = word(start, uint32_t());
+		if (number < 1000 || number > 4000000)
 			continue;
-		size_t end = names_end(number, at + 8), markers = align(end);
+		boundary = word(start + 4, uint32_t()) ? 4 : 8;
+		size_t end = names_end(number, start + boundary), markers = align(end);
 		if (end && markers + starts.size() * 4 <= tokens &&
 		    !memcmp(file.data() + markers, starts.data(), starts.size() * 4))
-			names = at + 8;
+			names = start + boundary;
 	}
-	if (!names)
+	size_t index = align(at), index_end = align(index + 256 * 2);
+	if (!names || word(index, uint16_t()) ||
+	    word(index + 2, uint16_t()) != token[0].size() + 1)
 		die("the kernel's kallsyms are of a kind that is not known here");
 
 	// Relative to an address of the kernel.
 	auto kernel_base = [&](size_t at) { return word(at, uint64_t()) >> 31 == 0x1ffffffff; };
 	size_t behind = align(index_end + number * 4), before = names - 16;
-	size_t base_at = kernel_base(before) ? before : behind;
-	if (!kernel_base(base_at))
+	size_t base_at = boundary == 8 && kernel_base(before) ? before : behind;
+	if (boundary == 8 && !kernel_base(base_at))
 		die("the kernel's kallsyms have no address to start from");
 	size_t offsets = base_at == before ? before - align(number * 4) : index_end;
 	uint64_t base = word(base_at, uint64_t());
+	auto address_of = [&](size_t at) -> uint64_t {
+		for (const Elf64_Shdr &s : sections)
+			if (at >= s.sh_offset && at - s.sh_offset < s.sh_size)
+				return s.sh_addr + (at - s.sh_offset);
+		die("the kernel's kallsyms are in none of its sections");
+	};
 
 	std::vector<Kernel_symbol> symbols;
 	size_t name = names;
@@ -187,9 +197,11 @@ std::vector<Kernel_symbol> Kernel::kallsyms() const
 		for (size_t j = 0; j < size; j++)
 			text += token[file[name + j]];
 		name += size;
-		// Those of CPUs are not relative.
 		int32_t offset = word(offsets + i * 4, int32_t());
-		uint64_t address = offset < 0 ? base - 1 - (int64_t)offset : offset;
+		// Those of CPUs are not relative to the base.
+		uint64_t address = boundary == 4 ? address_of(offsets + i * 4) + (int64_t)offset
+				   : offset < 0	 ? base - 1 - (int64_t)offset
+						 : offset;
 		symbols.push_back({ address, text[0], text.substr(1) });
 	}
 	return symbols;

@@ -47,6 +47,12 @@ extern int nowhere;
 #ifndef CONSTANT
 #define CONSTANT
 #endif
+#ifndef TELLS
+#define TELLS
+#endif
+#ifndef COLD
+#define COLD
+#endif
 #ifndef WARNS
 #define WARNS
 #endif
@@ -68,6 +74,11 @@ int calls_untraced(int i) { return untraced(i) * 2; }
 int same(int i) { static int count; return count += i; }
 int constant(int i) { asm volatile("mov $0x123456789abcdef, %%rax; 1: .pushsection runtime_ptr_constant, \"a\"; .long 1b - 8 - .; .popsection" ::: "rax"); return i + 3 CONSTANT; }
 int warns(int i) { asm volatile("ud2; 1: .pushsection .discard.reachable; .long 1b - .; .popsection"); return i + 4 WARNS; }
+int tells(int i) { void *at; asm volatile("lea 2f(%%rip), %0; 1: ud2; .pushsection __bug_table, \"aw\"; 2: .long 1b - ., %c1 - ., %c2 - .; .word 7, 9; .popsection" : "=r" (at) : "i" ("format"), "i" (__FILE__)); return i + !at WARNS; }
+int also_tells(int i) { void *at; asm volatile("lea 2f(%%rip), %0; 1: ud2; .pushsection __bug_table, \"aw\"; 2: .long 1b - ., %c1 - ., %c2 - .; .word 8, 9; .popsection" : "=r" (at) : "i" ("another"), "i" (__FILE__)); return i + !at TELLS; }
+extern __attribute__((cold)) int unlikely(int);
+__attribute__((cold, noinline)) int unlikely(int i) { return i + key_b; }
+int split(int i) { if (i > key_a) return i * (unlikely(i) + unlikely(i + 1)); return i COLD; }
 int (*pointer)(int);
 NEW
 int points(int i) { pointer = POINTED; return i; }
@@ -221,6 +232,53 @@ relocations() {
 	relocations core.o | grep -A 2 "'.rela.discard.reachable'" | grep -q ' \.text\.warns + '
 }
 
+@test "livepatch: an entry of a table comes along with the code that uses it" {
+	kernel
+	cut -DTELLS=+1
+	[ "$status" -eq 0 ]
+	[ "$(cat "$T/out/functions.h")" = 'REPLACE(also_tells, 1)' ]
+	# It was the second, and is the only one.
+	[ "$(readelf -SW "$T/out/core.o" | awk '{ sub(/^ *\[ */, "") } $2 == "__bug_table" { print $6 }')" = 000010 ]
+	nm "$T/out/core.o" | grep -q '^0* d entry\.1$'
+	relocations core.o | grep -q 'R_X86_64_PC32.* entry\.1 - 4'
+	strings "$T/out/core.o" | grep -qx another
+}
+
+@test "livepatch: a jump to the unlikely part of a function is by section, as the compiler has it" {
+	kernel
+	cut -DCOLD=+1
+	[ "$status" -eq 0 ]
+	[ "$(cat "$T/out/functions.h")" = 'REPLACE(split, 1)' ]
+	nm "$T/out/core.o" | grep -q ' t livepatch_split.cold'
+	relocations core.o | grep -q ' \.text\.unlikely\.split [-+] '
+	[ -z "$(relocations core.o | grep 'livepatch_split.cold')" ]
+}
+
+# kallsyms BOUNDARY: a kernel of 1000 symbols that has these tables, of which that of the offsets is given
+kallsyms() {
+	{
+		echo '.section .text, "ax"; .globl _text; _text: .skip 4096, 0x90; .section .rodata, "a"'
+		echo ".balign $1; .long 1000; .balign $1"
+		awk 'BEGIN { for (i = 1000; i < 2000; i++) printf "n%d: .byte 6; .ascii \"Tf%d\"\n", i - 1000, i }'
+		echo ".balign $1; .long 0, n256 - n0, n512 - n0, n768 - n0; .balign $1"
+		awk 'BEGIN { for (i = 0; i < 256; i++) printf "t%d: .asciz \"%c\"\n", i, (i < 48 || (i > 57 && i < 65) || i > 122 || i == 92) ? "x" : i }'
+		echo ".balign $1"
+		awk 'BEGIN { for (i = 0; i < 256; i++) printf ".short t%d - t0\n", i }'
+		echo ".balign $1; $2"
+	} >"$T/kallsyms.s"
+	gcc -c -o "$T/kallsyms.o" "$T/kallsyms.s"
+	ld -e 0 -Ttext=0xffffffff81000000 -o "$T/kernel" "$T/kallsyms.o"
+	"$TOOLS/symbols" "$T/kernel"
+}
+
+@test "livepatch: symbols of both kinds of kallsyms" {
+	kallsyms 8 '.set i, 0; .rept 1000; .long -1 - i; .set i, i + 4; .endr; .balign 8; .quad _text' >"$T/absolute"
+	[ "$(wc -l <"$T/absolute")" -eq 1000 ]
+	[ "$(sed -n 2p "$T/absolute")" = "ffffffff81000004 T f1001" ]
+	kallsyms 4 '.set i, 0; .rept 1000; .long _text - . + i; .set i, i + 4; .endr' >"$T/relative"
+	cmp "$T/absolute" "$T/relative"
+}
+
 @test "livepatch: functions may have room before them, which has no symbol" {
 	FLAGS+=('-fpatchable-function-entry=16,16')
 	kernel
@@ -327,6 +385,21 @@ relocations() {
 	one_line "build: not the name of a kernel, as uname -r has it: vmlinuz"
 	KEY=$T/none run "$SCRIPTS/livepatch/build" 6.1.0-56-amd64
 	one_line "build: KEY= and CERT= must both name a file: *"
+}
+
+@test "livepatch: what is of another Debian is told by its name" {
+	. "$SCRIPTS/lib.sh"
+	version=$(. /etc/os-release && echo "$VERSION_ID")
+	[ -z "$(other_debian "6.12.117+deb$version-amd64")" ]
+	[ -z "$(other_debian 6.1.0-56-amd64)" ]
+	[ "$(other_debian 6.12.117+deb99-cloud-amd64)" = 99 ]
+	run "$SCRIPTS/debian" 13
+	one_line "usage: debian VERSION COMMAND..."
+	run "$SCRIPTS/livepatch/build" 6.12.117+deb99-amd64
+	one_line "debian: no such Debian: 99 (there is: 12 13)"
+	[ "$(id -u)" -ne 0 ] || BUILD=/var/tmp/none run "$SCRIPTS/debian" 13 true
+	[ "$(id -u)" -ne 0 ] || one_line "debian: /var, which has *, would be that of Debian 13; move it"
+	[ ! -e /var/tmp/none ]
 }
 
 @test "livepatch: soak, cost, mutants and try-deb refuse in one line" {
