@@ -380,7 +380,7 @@ kallsyms() {
 
 @test "livepatch: build refuses in one line" {
 	run "$SCRIPTS/livepatch/build" 5.10.0-30-amd64
-	one_line "build: there is no live patch for Linux 5.10 (there is for: 6.1 6.12)"
+	one_line "build: there is no live patch for Linux 5.10 (there is for: 6.1 6.12 7.3)"
 	run "$SCRIPTS/livepatch/build" vmlinuz
 	one_line "build: not the name of a kernel, as uname -r has it: vmlinuz"
 	KEY=$T/none run "$SCRIPTS/livepatch/build" 6.1.0-56-amd64
@@ -411,6 +411,8 @@ kallsyms() {
 	done
 	run "$SCRIPTS/livepatch/soak" 6.1.0-56-amd64 many
 	one_line "usage: soak KERNEL [[]CYCLES]"
+	run "$SCRIPTS/livepatch/mutants" 9.9.0-1-amd64
+	one_line "mutants: there are no mutants of the live patch for 9.9.0-1-amd64: *"
 	run "$SCRIPTS/livepatch/try-deb" 6.1.0-56-amd64
 	one_line "usage: try-deb OLD NEW"
 }
