@@ -141,7 +141,8 @@ def build_selftests(stock, folder):
     log, out = folder / f"selftests{ARCH.suffix}.log", folder / f"selftests{ARCH.suffix}"
     ARCH.prepare()
     with making(out), open(log, "wb") as output:
-        code = subprocess.run(["make", "-C", TOP / "selftests", f"KSRC={stock}", f"OUT={out}", *ARCH.make()],
+        code = subprocess.run(["make", f"-j{os.cpu_count()}", "-C", TOP / "selftests", f"KSRC={stock}", f"OUT={out}",
+                               *ARCH.make()],
                               env=os.environ | ARCH.environment(), stdout=output, stderr=output,
                               pass_fds=held).returncode
     if code:
