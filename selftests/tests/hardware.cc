@@ -12,6 +12,7 @@
 #include <ctime>
 #include <memory>
 
+#include "lib/clock.h"
 #include "lib/pmu.h"
 #include "lib/program.h"
 #include "lib/sysctl.h"
@@ -552,8 +553,8 @@ TEST("hardware.multiplexed", "C1", "more events than counters, each decides for 
 		events[i].enable();
 	}
 	for (int i = 0; some_count_nothing() && i < ENOUGH_TRIES; i++) {
-		/* Not always as long: its turn passes on only if the timer for that finds us running. */
-		usleep(100 + i % 100);
+		/* No sleep: a turn passes on only if the timer for that finds us running. */
+		spin(1);
 		hits.make(1);
 		for (int event = 0; event < EVENTS; event++)
 			drain(event);
