@@ -22,7 +22,7 @@ help:
 	@echo 'prove it'
 	@echo '  make try           TEST="effects.*": rebuild what changed, run these on the patched kernel'
 	@echo '  make stock         boot Debian'"'"'s kernels as they are shipped, and write what works where'
-	@echo '  make matrix        verify every base, print the rules of the contract by base'
+	@echo '  make matrix        verify every base, its module ABI and prices; print the contract by base'
 	@echo '  make check         the tests of the project: scripts, series, and verify'
 	@echo '  make mutants       break one rule after the other; the tests named for it must fail'
 	@echo '  make prefixes      build and boot with the first patch, the first two, and so on'
@@ -58,7 +58,8 @@ stock:
 
 matrix:
 	@code=0; for base in $(AT_HAND); do \
-		scripts/verify $$base || code=1; $(X86) scripts/kabi $$base || code=1; done; \
+		scripts/verify $$base || code=1; $(X86) scripts/kabi $$base || code=1; \
+		$(X86) scripts/bench --check $$base || code=1; done; \
 		$(X86) scripts/livepatch/verify || code=1; \
 		scripts/matrix && exit $$code
 
