@@ -12,7 +12,7 @@ Kconfig lines, which add to Kconfig.fragment or set something in another way, an
   # Console: NAME        of the kernel
   # Emulated: NAME...    parameters for it where TCG is slow
   # Variant: NAME...     parameters with which soak boots it, too
-  # Threads: multi       of TCG, or single, where a CPU might go on with code that another has changed: see boot
+  # Preempt: NAME...     what preempt= chooses from there, if not from all
   # Clock: OPTION...     of QEMU's CPU, so that a tick of what a program reads is a nanosecond
   # Module: FOLDER       of the PMU for guests, where it is for this architecture
 """
@@ -35,8 +35,8 @@ class Arch:
         self.image, self.qemu, self.package = said["Image"], said["Qemu"], said["Package"]
         self.machine, self.console = said["Machine"], said["Console"]
         self.variants = [said["Variant"].split()] if "Variant" in said else []
+        self.preempt = said.get("Preempt", "none voluntary full").split()
         self.emulated, self.clock = said.get("Emulated", "").split(), said.get("Clock", "")
-        self.threads = said["Threads"]
         self.cross, self.module = said.get("Cross"), said.get("Module")
         self.user = said.get("User", "").split()
         self.sysroot = said.get("Sysroot", "").split()
