@@ -14,7 +14,7 @@ Kconfig lines, which add to Kconfig.fragment or set something in another way, an
   # Variant: NAME...     parameters with which soak boots it, too
   # Preempt: NAME...     what preempt= chooses from there, if not from all
   # Clock: OPTION...     of QEMU's CPU, so that a tick of what a program reads is a nanosecond
-  # Module: FOLDER       of the PMU for guests, where it is for this architecture
+  # Module: FOLDER [OPTION]...  of the PMU for guests, where it is for this architecture
 """
 import os
 import re
@@ -37,7 +37,8 @@ class Arch:
         self.variants = [said["Variant"].split()] if "Variant" in said else []
         self.preempt = said.get("Preempt", "none voluntary full").split()
         self.emulated, self.clock = said.get("Emulated", "").split(), said.get("Clock", "")
-        self.cross, self.module = said.get("Cross"), said.get("Module")
+        self.cross = said.get("Cross")
+        self.module, *self.module_options = said.get("Module", "").split() or [None]
         self.user = said.get("User", "").split()
         self.sysroot = said.get("Sysroot", "").split()
         # In the build folder and beside stock-fails; x86's have none.

@@ -74,6 +74,10 @@ static bool force;
 module_param(force, bool, 0400);
 MODULE_PARM_DESC(force, "load beside the PMU of a real machine");
 
+static bool hold;
+module_param(hold, bool, 0400);
+MODULE_PARM_DESC(hold, "keep the static keys of perf on, for an emulator that may miss how they change");
+
 /* What the core exports to no module. */
 static typeof(perf_event_overflow) *event_overflow;
 static typeof(perf_event_output) *event_output;
@@ -516,6 +520,41 @@ static bool machine_has_pmu(void)
 	return true;
 }
 
+/*
+ * perf_sched_events and perf_swevent_enabled[] are on as long as there are an event of a task and one
+ * of each kind that the kernel counts.
+ */
+static struct perf_event *held[PERF_COUNT_SW_MAX];
+
+static void let_go(void)
+{
+	int i;
+
+	for (i = 0; i < PERF_COUNT_SW_MAX; i++)
+		if (!IS_ERR_OR_NULL(held[i]))
+			perf_event_release_kernel(held[i]);
+}
+
+static int hold_keys(void)
+{
+	struct perf_event_attr attr = {
+		.type		= PERF_TYPE_SOFTWARE,
+		.size		= sizeof(attr),
+		.disabled	= 1,
+	};
+	int i;
+
+	for (i = 0; i < PERF_COUNT_SW_MAX; i++) {
+		attr.config = i;
+		held[i] = perf_event_create_kernel_counter(&attr, -1, current, NULL, NULL);
+		if (IS_ERR(held[i])) {
+			let_go();
+			return PTR_ERR(held[i]);
+		}
+	}
+	return 0;
+}
+
 static void *find(const char *name)
 {
 	struct kprobe probe = { .symbol_name = name };
@@ -558,20 +597,27 @@ static int __init perf_bpf_pmu_init(void)
 		setup_timer(&per_cpu_ptr(&cpu_counters, cpu)->tick, on_tick);
 	}
 
-	err = hook_nmi();
+	err = hold ? hold_keys() : 0;
 	if (err)
 		return err;
+	err = hook_nmi();
+	if (err)
+		goto release;
 	err = perf_pmu_register(&bpf_pmu, KBUILD_MODNAME, -1);
-	if (err) {
-		unhook_nmi();
-		return err;
-	}
+	if (err)
+		goto unhook;
 	dir = debugfs_create_dir(KBUILD_MODNAME, NULL);
 	for (i = 0; i < CONTEXTS; i++)
 		if (contexts[i].send)
 			debugfs_create_file(contexts[i].name, 0200, dir, (void *)i, &hit_fops);
 	add_visitor(dir);
 	return 0;
+
+unhook:
+	unhook_nmi();
+release:
+	let_go();
+	return err;
 }
 
 static void __exit perf_bpf_pmu_exit(void)
@@ -586,6 +632,7 @@ static void __exit perf_bpf_pmu_exit(void)
 		hrtimer_cancel(&per_cpu_ptr(&cpu_counters, cpu)->soon);
 		hrtimer_cancel(&per_cpu_ptr(&cpu_counters, cpu)->tick);
 	}
+	let_go();
 }
 
 module_init(perf_bpf_pmu_init);
