@@ -67,6 +67,26 @@ prepare() {
 	done
 }
 
+@test "build: an image is of the kernel that was built, whatever mode ccache is in" {
+	command -v ccache >/dev/null || skip "no ccache"
+	prepare
+	export CCACHE_DIR=$T/ccache CCACHE_CONFIGPATH=$T/ccache.conf
+	echo "depend_mode = true" >"$T/ccache.conf"
+	cat >>"$T/tree/Makefile" <<-'END'
+	bzImage: piggy
+	piggy:
+	> @cp kernel/core.c $(O)/vmlinux.bin.gz
+	> @echo '.incbin "$(O)/vmlinux.bin.gz"' >$(O)/piggy.S
+	> @$(CC) -Wp,-MMD,$(O)/piggy.d -c -o $(O)/piggy.o $(O)/piggy.S
+	END
+	for line in one two; do
+		sed -i "1s/.*/int line_$line;/" "$T/tree/kernel/core.c"
+		run "$SCRIPTS/build" "$T/tree"
+		[ "$status" -eq 0 ]
+		grep -aq "line_$line" "$T/tree/obj/piggy.o"
+	done
+}
+
 @test "build: not a tree, no fragment" {
 	prepare
 	run "$SCRIPTS/build" "$T"
