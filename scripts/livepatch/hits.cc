@@ -2,7 +2,8 @@
 // hits COMMAND...: hits breakpoints on every CPU while COMMAND runs, which loads and unloads the live
 // patch; then compares, to the unit. What holds with it and without it: every hit counts and runs its
 // program; each that the program accepts is a sample; none that it rejects is one; no hit is more than
-// one SIGTRAP. In a thread for each CPU, and in children that inherit.
+// one SIGTRAP. In a thread for each CPU, and in children that inherit; of events that were attached before
+// the live patch came, while it was in force, and after it had gone.
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -171,19 +172,17 @@ void expect(uint64_t seen, uint64_t calls, int cpu, const char *what)
 	wrong = true;
 }
 
-void hit(int cpu)
-{
-	constexpr int BATCH = 400, CHILD = 50;
-	cpu_set_t only;
-	CPU_ZERO(&only);
-	CPU_SET(cpu, &only);
-	must(sched_setaffinity(0, sizeof only, &only), "a CPU");
+// Programs on breakpoints of the calling thread, and what must come of their hits.
+struct Attached {
+	Program no{ 0 }, yes{ 1 }, for_children{ 1 };
+	Event reject{ rejected, no, true, false }, accept{ accepted, yes, false, false };
+	Event inherit{ inherited, for_children, false, true };
+	uint64_t rounds = 0, calls = 0, trapped = 0, double_traps = 0, in_children = 0;
 
-	Program no(0), yes(1), children(1);
-	Event reject(rejected, no, true, false), accept(accepted, yes, false, false);
-	Event inherit(inherited, children, false, true);
-	uint64_t calls = 0, double_traps = 0, trapped = 0, in_children = 0;
-	while (!done) {
+	void hit()
+	{
+		constexpr int BATCH = 400, CHILD = 50;
+
 		for (int i = 0; i < BATCH; i++, calls++) {
 			unsigned before = traps;
 			rejected();
@@ -194,7 +193,8 @@ void hit(int cpu)
 		}
 		reject.drain();
 		accept.drain();
-		pid_t child = must(fork(), "a child");
+		// With descriptors of its own it would keep what another thread closes.
+		pid_t child = must(syscall(SYS_clone, CLONE_FILES | SIGCHLD, 0, 0, 0, 0), "a child");
 		if (!child) {
 			for (int i = 0; i < CHILD; i++)
 				inherited();
@@ -202,19 +202,47 @@ void hit(int cpu)
 		}
 		waitpid(child, nullptr, 0);
 		in_children += CHILD;
+		rounds++;
 	}
-	expect(reject.count(), calls, cpu, "rejected hits counted");
-	expect(no.runs(), calls, cpu, "runs of the program that rejects");
-	expect(reject.samples + reject.others, 0, cpu, "records of rejected hits");
-	expect(double_traps, 0, cpu, "hits with more than one SIGTRAP");
-	expect(accept.count(), calls, cpu, "accepted hits counted");
-	expect(yes.runs(), calls, cpu, "runs of the program that accepts");
-	expect(accept.samples, calls, cpu, "samples of accepted hits");
-	expect(accept.others, 0, cpu, "other records");
-	expect(inherit.count(), in_children, cpu, "hits of children counted");
-	expect(children.runs(), in_children, cpu, "runs in children");
-	printf("hits: CPU %d: %lu calls, %lu of them with a SIGTRAP, %lu in children\n", cpu, calls,
-	       trapped, in_children);
+	void compare(int cpu) const
+	{
+		expect(reject.count(), calls, cpu, "rejected hits counted");
+		expect(no.runs(), calls, cpu, "runs of the program that rejects");
+		expect(reject.samples + reject.others, 0, cpu, "records of rejected hits");
+		expect(double_traps, 0, cpu, "hits with more than one SIGTRAP");
+		expect(accept.count(), calls, cpu, "accepted hits counted");
+		expect(yes.runs(), calls, cpu, "runs of the program that accepts");
+		expect(accept.samples, calls, cpu, "samples of accepted hits");
+		expect(accept.others, 0, cpu, "other records");
+		expect(inherit.count(), in_children, cpu, "hits of children counted");
+		expect(for_children.runs(), in_children, cpu, "runs in children");
+	}
+};
+
+// On every other CPU the events are there before the live patch comes and after it went. On the rest
+// they come and go meanwhile, so that it finds some of its own as it goes.
+void hit_on(int cpu)
+{
+	constexpr uint64_t ROUNDS = 5;
+	cpu_set_t only;
+	CPU_ZERO(&only);
+	CPU_SET(cpu, &only);
+	must(sched_setaffinity(0, sizeof only, &only), "a CPU");
+
+	uint64_t attached = 0, calls = 0, trapped = 0, in_children = 0;
+	while (!done) {
+		Attached now;
+		do
+			now.hit();
+		while (!done && (cpu % 2 == 0 || now.rounds < ROUNDS));
+		now.compare(cpu);
+		attached++;
+		calls += now.calls;
+		trapped += now.trapped;
+		in_children += now.in_children;
+	}
+	printf("hits: CPU %d: %lu times attached, %lu calls, %lu of them with a SIGTRAP, %lu in children\n",
+	       cpu, attached, calls, trapped, in_children);
 }
 } // namespace
 
@@ -234,7 +262,7 @@ int main(int count, char **arguments)
 	}
 	std::vector<std::thread> threads;
 	for (int cpu = 0; cpu < sysconf(_SC_NPROCESSORS_ONLN); cpu++)
-		threads.emplace_back(hit, cpu);
+		threads.emplace_back(hit_on, cpu);
 	int status;
 	waitpid(command, &status, 0);
 	done = true;
