@@ -33,6 +33,13 @@ struct {
 	__uint(max_entries, 64 * 1024);
 } values SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_STACK_TRACE);
+	__uint(max_entries, 64);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, 16 * sizeof(__u64));
+} stacks SEC(".maps");
+
 struct filter_block {
 	char bytes[FILTER_BLOCK];
 };
@@ -122,6 +129,14 @@ int gets_stack(struct bpf_perf_event_data *ctx)
 	look.addr = ctx->addr;
 	look.stray += look.addr != 0;
 	look.stack_bytes = bpf_get_stack(ctx, look.stack, sizeof(look.stack), BPF_F_USER_STACK);
+	return verdict;
+}
+
+SEC("perf_event")
+int gets_stack_id(struct bpf_perf_event_data *ctx)
+{
+	__sync_fetch_and_add(&runs, 1);
+	look.stack_id = bpf_get_stackid(ctx, &stacks, BPF_F_USER_STACK | BPF_F_REUSE_STACKID);
 	return verdict;
 }
 

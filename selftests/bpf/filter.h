@@ -24,6 +24,7 @@ struct filter_look {
 	unsigned long long wrong_cookies; /* runs, of all so far, that saw one not wanted */
 	unsigned long long sample_flags; /* PERF_SAMPLE_* of the kernel's sample that are filled in */
 	long long stack_bytes; /* what bpf_get_stack() returned */
+	long long stack_id; /* what bpf_get_stackid() returned */
 	unsigned long long stack[FILTER_FRAMES];
 };
 

@@ -13,9 +13,10 @@
 static constexpr const char *names[] = {
 	"on_overflow",	     "on_tracepoint", "on_kprobe",
 	"on_raw_tracepoint", "looks",	      "reads_cookie",
-	"checks_cookie",     "gets_stack",    "fills_ringbuf",
-	"tail_calls",	     "sends_signal",  "reads_sample",
-	"calls_replaceable", "works",	      "replaces",
+	"checks_cookie",     "gets_stack",    "gets_stack_id",
+	"fills_ringbuf",     "tail_calls",    "sends_signal",
+	"reads_sample",      "calls_replaceable", "works",
+	"replaces",
 };
 
 /* Ends the process, if the kernel has not what the program takes. */
@@ -36,6 +37,7 @@ Filter::Filter(Program which, const Filter *target)
 	program_ = std::make_unique<Loaded<filter>>(names[static_cast<int>(which)], [&](filter &skel) {
 		bpf_program__set_autoload(skel.progs.on_overflow, tail_calls || which == Program::ON_OVERFLOW);
 		bpf_map__set_autocreate(skel.maps.targets, tail_calls);
+		bpf_map__set_autocreate(skel.maps.stacks, which == Program::GETS_STACK_ID);
 		bpf_map__set_autocreate(skel.maps.values, which == Program::FILLS_RINGBUF);
 		bpf_map__set_autocreate(skel.maps.blocks, which == Program::WORKS);
 		look_for(which);

@@ -25,6 +25,7 @@ enum class Program {
 	READS_COOKIE,
 	CHECKS_COOKIE, /* slowly, against the wanted one */
 	GETS_STACK,
+	GETS_STACK_ID,
 	FILLS_RINGBUF, /* with the first argument of the function that was hit */
 	TAIL_CALLS, /* ON_OVERFLOW, whose verdict then counts */
 	SENDS_SIGNAL, /* SIGUSR1, to the process that was hit */

@@ -413,25 +413,31 @@ TEST_OF("events.shared_sample.accepted", "C2", "an accepted hit leaves nothing i
 TEST("events.shared_sample.callee", "C15", "a program that is called gets no stack of another event")
 {
 	perf_event_attr attr = faults(PERF_SAMPLE_CALLCHAIN), of_kernel = attr;
-	Filter kernel(Program::GETS_STACK), caller(Program::TAIL_CALLS), callee(Program::GETS_STACK);
 
 	of_kernel.exclude_callchain_kernel = 0;
 	of_kernel.exclude_callchain_user = 1;
-	caller.tail_calls(callee);
+	for (Program which : { Program::GETS_STACK, Program::GETS_STACK_ID }) {
+		Filter kernel(Program::GETS_STACK), caller(Program::TAIL_CALLS), callee(which);
 
-	/* The last one that is opened is the first one that hits. */
-	Event event(attr), first(of_kernel);
+		caller.tail_calls(callee);
 
-	first.must_attach(kernel);
-	event.must_attach(caller);
-	first.enable();
-	event.enable();
-	fault_deep();
-	event.disable();
-	first.disable();
-	EXPECT_GE(event.count(), HITS, "page faults");
-	EXPECT_EQ(callee.runs(), event.count(), "runs of the program that is called");
-	EXPECT_GT(callee.look().stack_bytes, 0, "bytes of its stack");
+		/* The last one that is opened is the first one that hits. */
+		Event event(attr), first(of_kernel);
+
+		first.must_attach(kernel);
+		event.must_attach(caller);
+		first.enable();
+		event.enable();
+		fault_deep();
+		event.disable();
+		first.disable();
+		EXPECT_GE(event.count(), HITS, "page faults");
+		EXPECT_EQ(callee.runs(), event.count(), "runs of the program that is called");
+		if (which == Program::GETS_STACK)
+			EXPECT_GT(callee.look().stack_bytes, 0, "bytes of its stack");
+		else
+			EXPECT_GE(callee.look().stack_id, 0, "the number of its stack");
+	}
 }
 
 TEST("events.shared_sample.bare", "C2", "a hit with no program leaves nothing in another's sample")
