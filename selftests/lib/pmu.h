@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "lib/event.h"
 #include "lib/fd.h"
+#include "lib/sysctl.h"
 
 /* Where the hits of its counters come from: its files in debugfs. */
 enum Context { NMI, IRQ, TASK };
@@ -48,7 +50,11 @@ private:
 	bool here_ = false;
 };
 
-/* All that happens on a CPU counts, in one of the contexts; open once, written to often. */
+/*
+ * All that happens on a CPU counts, in one of the contexts; open once, written to often. What the
+ * kernel lets overflow between two ticks is its default at least: it lowers that where the interrupts
+ * of another PMU take long, as in a guest on a busy machine.
+ */
 class Hits {
 public:
 	explicit Hits(Context context);
@@ -58,4 +64,5 @@ public:
 
 private:
 	Fd file_;
+	std::unique_ptr<Sysctl> rate_;
 };
