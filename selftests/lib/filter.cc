@@ -11,12 +11,10 @@
 
 /* By Program. */
 static constexpr const char *names[] = {
-	"on_overflow",	     "on_tracepoint", "on_kprobe",
-	"on_raw_tracepoint", "looks",	      "reads_cookie",
-	"checks_cookie",     "gets_stack",    "gets_stack_id",
-	"fills_ringbuf",     "tail_calls",    "sends_signal",
-	"reads_sample",      "calls_replaceable", "works",
-	"replaces",
+	"on_overflow",	 "on_tracepoint",     "on_kprobe",     "on_raw_tracepoint",
+	"looks",	 "reads_cookie",      "checks_cookie", "gets_stack",
+	"gets_stack_id", "fills_ringbuf",     "tail_calls",    "sends_signal",
+	"reads_sample",	 "calls_replaceable", "works",	       "replaces",
 };
 
 /* Ends the process, if the kernel has not what the program takes. */
