@@ -35,14 +35,17 @@ print(" ".join(sorted(base.find("6.1").stock_fails())))' "$T/top/scripts"
 	one_line "verify: no such architecture: armm64 (there is: arm64 x86)"
 }
 
-@test "arch: a guest of arm64 has its own QEMU, machine and console, and busybox for a shell" {
+@test "arch: a guest of arm64 has its own QEMU, machine and console, busybox for a shell, and perf's keys held" {
 	fake_qemu
+	mkdir -p "$T/obj/arch/arm64/boot"
+	install -D /dev/null "$T/obj/perf_bpf_pmu/perf_bpf_pmu.ko"
 	mv "$T/bin/qemu-system-x86_64" "$T/bin/qemu-system-aarch64"
-	echo kernel >"$T/Image"
+	echo kernel >"$T/obj/arch/arm64/boot/Image"
 	export FAKE_GUEST='up; echo "$@" >"$T/command"; echo "exit 0" >"$verdict"' T
-	ARCH=arm64 run "$SCRIPTS/boot" --accel tcg --timeout 5 --out "$T/out" "$T/Image" -- true
+	ARCH=arm64 run "$SCRIPTS/boot" --accel tcg --timeout 5 --out "$T/out" "$T/obj/arch/arm64/boot/Image" -- true
 	[ "$status" -eq 0 ]
 	grep -q -- "-machine virt,.*console=ttyAMA0.* init=$BUILD/sysroot-arm64/bin/busybox .*-- sh $SCRIPTS/guest-init" "$T/command"
+	grep -q "guest.module=$T/obj/perf_bpf_pmu/perf_bpf_pmu.ko,hold=1 " "$T/command"
 }
 
 @test "sysroot: packages that the archive does not have, and nothing is left" {
