@@ -11,10 +11,10 @@ from lab import ktap, tree
 @dataclasses.dataclass
 class Variant:
     name: str
-    image: typing.Callable           # makes the kernel, returns its image
+    image: typing.Callable           # makes the kernel, returns its image, or None if it need not boot
     out: pathlib.Path                # where the boot leaves what it has to say
     command: list
-    judge: typing.Callable           # takes a Ran, returns whether it is right, and in words
+    judge: typing.Callable           # takes a Ran or None, returns whether it is right, and in words
     options: list = dataclasses.field(default_factory=lambda: [*tree.PREEMPT, "--timeout", "600"])
     pattern: str = ktap.TESTS        # what a waiting terminal counts
     unit: str = "tests"
@@ -25,7 +25,8 @@ def run(what, work, variants):
     tap = ktap.Printer(what, len(variants))
     for variant in variants:
         variant.out.mkdir(parents=True, exist_ok=True)
-        ran = work.boot(variant.image(), variant.command, variant.out, f"{variant.name}: boot",
-                        *variant.options, pattern=variant.pattern, unit=variant.unit)
+        image = variant.image()
+        ran = image and work.boot(image, variant.command, variant.out, f"{variant.name}: boot",
+                                  *variant.options, pattern=variant.pattern, unit=variant.unit)
         tap.test(*variant.judge(ran))
     return tap.end()

@@ -71,6 +71,22 @@ told() {
 	[[ $output == *"not ok 1 prefix 0001-one.patch: boot ended with 11: boot: lost: "* ]]
 }
 
+@test "prefixes: what leaves the kernel as it is boots no guest, and must keep its word" {
+	prepare 'echo booted >>"'"$T"'/boots"; grep -q line30_two $image && results +t.a +t.b -t.d || results +t.a +t.b -t.d'
+	for n in 15 35; do
+		printf -- "Tests: t.d in the selftests.\n\n---\n--- a/include/core.h\n+++ b/include/core.h\n@@ -$n +$n @@\n-int head$n;\n+int other$n;\n" \
+			>"$series/00$n-other.patch"
+		echo "00$n-other.patch" >>"$series/series"
+	done
+	sed -i '1i Tests: t.d in the selftests.\n\n---' "$series/0002-two.patch"
+	echo t.d >>"$series/stock-fails"
+	verb prefixes
+	[ "$status" -eq 1 ]
+	told 1..4 "ok 1 prefix 0001-one.patch: 3 tests turn green, 1 to go" "ok 2 prefix 0002-two.patch: 0 tests turn green, 1 to go" \
+		"ok 3 prefix 0015-other.patch: the same kernel" "not ok 4 prefix 0035-other.patch: fails what it claims: t.d"
+	[ "$(wc -l <"$T/boots")" -eq 2 ]
+}
+
 @test "prefixes: a patch that does not apply, a tree that does not build" {
 	prepare 'results +t.a'
 	sed -i 's/^-int line10;/-int line11;/' "$T/top/patches/linux-6.1/0001-one.patch"
