@@ -105,7 +105,10 @@ static void save_callchain(struct perf_sample_data *data, struct perf_event *eve
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
 	if (!(event->attr.sample_type & PERF_SAMPLE_CALLCHAIN))
 		return;
+	/* As a driver's NMI handler need not: to lockdep, too, it is a reader. */
+	rcu_read_lock();
 	data->callchain = callchain(event, regs);
+	rcu_read_unlock();
 	data->dyn_size += (1 + data->callchain->nr) * sizeof(u64);
 	data->sample_flags |= PERF_SAMPLE_CALLCHAIN;
 #endif
@@ -146,7 +149,8 @@ static void count(struct perf_event *event, u64 n, struct pt_regs *regs)
 	u64 last_period;
 
 	if (hwc->config & PERF_BPF_PMU_COPY) {
-		if (!current->mm || current->flags & PF_KTHREAD)
+		/* An NMI may find the task amid a write of other flags. */
+		if (!current->mm || data_race(current->flags) & PF_KTHREAD)
 			return;
 		copy = *task_pt_regs(current);
 		regs = &copy;

@@ -824,6 +824,8 @@ static void check_throttle_stops(bool accept)
 	uint64_t throttles = 0, in_throttle = 0, runs = 0, looks = 0, wrong = 0;
 
 	attr.sample_period = 100000; /* ns */
+	/* On PREEMPT_RT a wakeup is a switch to a thread, and that ends a throttle. */
+	attr.wakeup_events = 0;
 
 	Event event(attr);
 	Ring ring(event);
