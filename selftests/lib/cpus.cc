@@ -8,8 +8,9 @@
 #include <cerrno>
 
 #include "lib/fail.h"
+#include "lib/kernel.h"
 
-std::vector<int> usable_cpus()
+static std::vector<int> affinity()
 {
 	cpu_set_t set;
 	std::vector<int> cpus;
@@ -22,14 +23,36 @@ std::vector<int> usable_cpus()
 	return cpus;
 }
 
-void run_on(int cpu)
+std::vector<int> usable_cpus()
+{
+	static const std::vector<int> cpus = affinity();
+
+	return cpus;
+}
+
+static void run_on(pid_t tid, int cpu)
 {
 	cpu_set_t set;
 
 	CPU_ZERO(&set);
 	CPU_SET(cpu, &set);
-	if (sched_setaffinity(0, sizeof(set), &set))
+	if (sched_setaffinity(tid, sizeof(set), &set))
 		setup_failed("sched_setaffinity", errno);
+}
+
+void run_on(int cpu)
+{
+	run_on(0, cpu);
+}
+
+void stay_for_signals(pid_t tid)
+{
+	if (!kernel_is_realtime())
+		return;
+	if (tid == gettid())
+		run_on(sched_getcpu());
+	else
+		run_on(tid, usable_cpus().front());
 }
 
 void be_rescheduled()

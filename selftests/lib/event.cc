@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "lib/cpus.h"
 #include "lib/fail.h"
 
 perf_event_attr breakpoint(Access access, const volatile void *addr, size_t len)
@@ -127,6 +128,7 @@ bool has_sigtrap()
 
 Event::Event(const perf_event_attr &attr, pid_t pid, int cpu, const Event *leader)
 	: fd_(open_event(attr, pid, cpu, leader ? leader->fd() : -1))
+	, task_(pid ?: gettid())
 {
 	if (fd_.valid())
 		return;
@@ -225,9 +227,11 @@ uint64_t Event::id() const
 	return id;
 }
 
-static void set_async(int fd)
+void Event::set_async()
 {
-	if (fcntl(fd, F_SETFL, O_RDONLY | O_NONBLOCK | O_ASYNC))
+	if (task_ >= 0)
+		stay_for_signals(task_);
+	if (fcntl(fd(), F_SETFL, O_RDONLY | O_NONBLOCK | O_ASYNC))
 		setup_failed("F_SETFL O_ASYNC", errno);
 }
 
@@ -235,7 +239,7 @@ void Event::async()
 {
 	if (fcntl(fd(), F_SETOWN, getpid()))
 		setup_failed("F_SETOWN", errno);
-	set_async(fd());
+	set_async();
 }
 
 void Event::async(int sig, pid_t tid)
@@ -251,5 +255,5 @@ void Event::async(int sig, int owner_type, pid_t owner)
 		setup_failed("F_SETOWN_EX", errno);
 	if (fcntl(fd(), F_SETSIG, sig))
 		setup_failed("F_SETSIG", errno);
-	set_async(fd());
+	set_async();
 }

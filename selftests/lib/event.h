@@ -145,5 +145,8 @@ public:
 	void async(int sig, int owner_type, pid_t owner);
 
 private:
+	void set_async();
+
 	Fd fd_;
+	pid_t task_ = -1; /* whose hits it has, if it is known, and but one */
 };
