@@ -196,6 +196,14 @@ int replaces(struct bpf_perf_event_data *ctx)
 	return verdict;
 }
 
+SEC("fentry")
+int traces(__u64 *arguments)
+{
+	__sync_fetch_and_add(&runs, 1);
+	read_sample((void *)arguments[0]);
+	return 0;
+}
+
 SEC("perf_event")
 int sends_signal(struct bpf_perf_event_data *ctx)
 {

@@ -15,6 +15,7 @@ static constexpr const char *names[] = {
 	"looks",	 "reads_cookie",      "checks_cookie", "gets_stack",
 	"gets_stack_id", "fills_ringbuf",     "tail_calls",    "sends_signal",
 	"reads_sample",	 "calls_replaceable", "works",	       "replaces",
+	"traces",
 };
 
 /* Ends the process, if the kernel has not what the program takes. */
@@ -23,7 +24,7 @@ static void look_for(Program which)
 	if ((which == Program::READS_COOKIE || which == Program::CHECKS_COOKIE) &&
 	    !libbpf_probe_bpf_helper(BPF_PROG_TYPE_PERF_EVENT, BPF_FUNC_get_attach_cookie, nullptr))
 		unavailable("the kernel has no bpf_get_attach_cookie (it came with 5.15)");
-	if ((which == Program::CALLS_REPLACEABLE || which == Program::REPLACES) &&
+	if ((which == Program::CALLS_REPLACEABLE || which >= Program::REPLACES) &&
 	    access("/sys/kernel/btf/vmlinux", F_OK))
 		unavailable("the kernel has no BTF (CONFIG_DEBUG_INFO_BTF)");
 }
@@ -39,7 +40,8 @@ Filter::Filter(Program which, const Filter *target)
 		bpf_map__set_autocreate(skel.maps.values, which == Program::FILLS_RINGBUF);
 		bpf_map__set_autocreate(skel.maps.blocks, which == Program::WORKS);
 		look_for(which);
-		if (target && bpf_program__set_attach_target(skel.progs.replaces, target->prog_fd(), "can_be_replaced"))
+		bpf_program *linked = which == Program::TRACES ? skel.progs.traces : skel.progs.replaces;
+		if (target && bpf_program__set_attach_target(linked, target->prog_fd(), "can_be_replaced"))
 			setup_failed("bpf() to load the program", errno);
 	}, target ? +[](int err) {
 		if (err == EPERM)
@@ -92,12 +94,12 @@ void Filter::tail_calls(const Filter &callee)
 	set_callee(callee.prog_fd());
 }
 
-Fd Filter::replace()
+Fd Filter::link_to_target()
 {
 	int fd = bpf_link_create(prog_fd(), 0, BPF_TRACE_FENTRY, nullptr);
 
 	if (fd < 0)
-		setup_failed("bpf_link_create to replace a function", -fd);
+		setup_failed("bpf_link_create to a function of a program", -fd);
 	return Fd(fd);
 }
 

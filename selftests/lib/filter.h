@@ -30,17 +30,18 @@ enum class Program {
 	TAIL_CALLS, /* ON_OVERFLOW, whose verdict then counts */
 	SENDS_SIGNAL, /* SIGUSR1, to the process that was hit */
 	READS_SAMPLE, /* in the kernel's own memory, where its context has no field for it */
-	CALLS_REPLACEABLE, /* can_be_replaced(), which has the verdict, by REPLACES too */
+	CALLS_REPLACEABLE, /* can_be_replaced(), which has the verdict, and is a target of what follows */
 	WORKS, /* take their time */
 
-	/* Not on overflows, but in the place of a function of another program. */
-	REPLACES, /* and does what READS_SAMPLE does */
+	/* Not on overflows, but linked to a function of another program; these do what READS_SAMPLE does. */
+	REPLACES, /* in its place */
+	TRACES,	  /* before it */
 };
 
 /* A loaded program of filter.bpf.c, which at first rejects everything. */
 class Filter {
 public:
-	/* REPLACES is loaded for can_be_replaced() of @target, where replace() puts it. */
+	/* REPLACES and TRACES are loaded for can_be_replaced() of @target, to which link_to_target() links them. */
 	explicit Filter(Program which = Program::ON_OVERFLOW, const Filter *target = nullptr);
 	~Filter();
 	Filter(const Filter &) = delete;
@@ -57,8 +58,8 @@ public:
 	/* From now on TAIL_CALLS calls @callee. */
 	void tail_calls(const Filter &callee);
 
-	/* From now on REPLACES is called; until the Fd closes. */
-	Fd replace();
+	/* From now on REPLACES or TRACES is called; until the Fd closes. */
+	Fd link_to_target();
 
 	/* From now on WORKS copies FILTER_BLOCK bytes from @block so many times, FILTER_LONGEST at most. */
 	void works(const void *block, uint64_t times);

@@ -278,21 +278,25 @@ TEST("programs.sample.tail_call", "C1", "so does one that another one calls")
 	expect_sample(filter, attr);
 }
 
-TEST("programs.sample.replace", "C1", "so does one that takes the place of a function of another")
+TEST("programs.sample.replace", "C1",
+     "so does one that takes the place of a function of another, or traces it")
 {
 	const perf_event_attr attr = with_sample();
-	Filter replaced(Program::CALLS_REPLACEABLE), filter(Program::REPLACES, &replaced);
-	Event event(attr);
 
-	event.enable(replaced);
-	hit(0);
-	EXPECT_EQ(filter.runs(), 0, "runs before it takes the place");
+	for (Program which : { Program::REPLACES, Program::TRACES }) {
+		Filter target(Program::CALLS_REPLACEABLE), filter(which, &target);
+		Event event(attr);
 
-	Fd link = filter.replace();
+		event.enable(target);
+		hit(0);
+		EXPECT_EQ(filter.runs(), 0, "runs before it is linked");
 
-	hit(0);
-	EXPECT_EQ(filter.runs(), 1, "runs");
-	expect_sample(filter, attr);
+		Fd link = filter.link_to_target();
+
+		hit(0);
+		EXPECT_EQ(filter.runs(), 1, "runs");
+		expect_sample(filter, attr);
+	}
 }
 
 /* Of a function of the kernel, as a program calls it. */
