@@ -94,6 +94,21 @@ other_debian() {
 	[[ ! $1 =~ [+]deb([0-9]+)- ]] || grep -qsxE "VERSION_ID=\"?${BASH_REMATCH[1]}\"?" /etc/os-release || echo "${BASH_REMATCH[1]}"
 }
 
+# release VERSION: what that Debian is called, 13 as trixie
+release() {
+	local -A names=([12]=bookworm [13]=trixie)
+	[ -n "${names[$1]:-}" ] || die "no such Debian: $1 (there is: $(printf '%s\n' "${!names[@]}" | sort | xargs))"
+	echo "${names[$1]}"
+}
+
+# apt_lines RELEASE: its lines for apt, with its backports and its security suite
+apt_lines() {
+	local debian security
+	debian=$(archive Debian) security=$(archive Debian-Security)
+	[ -n "$debian" ] && [ -n "$security" ] || die "apt's configuration names no archive of Debian, or none of its security suite"
+	printf 'deb %s main\n' "$debian $1" "$debian $1-backports" "$security $1-security"
+}
+
 # private_apt SUITE WHAT: apt=(...) are options for apt that make it read that suite instead of what the
 # machine has configured; WHAT is wanted from it.
 private_apt() {
