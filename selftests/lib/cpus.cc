@@ -23,7 +23,7 @@ static std::vector<int> affinity()
 	return cpus;
 }
 
-std::vector<int> usable_cpus()
+const std::vector<int> &usable_cpus()
 {
 	static const std::vector<int> cpus = affinity();
 

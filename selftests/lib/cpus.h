@@ -7,7 +7,7 @@
 #include <vector>
 
 /* The CPUs that it might run on when it was first asked. */
-std::vector<int> usable_cpus();
+const std::vector<int> &usable_cpus();
 
 /* From now on it runs on that one. */
 void run_on(int cpu);

@@ -78,18 +78,10 @@ static void sleep_often(const Filter &)
 		usleep(1000);
 }
 
-/* As they were before the first migration. */
-static const std::vector<int> &cpus()
-{
-	static const std::vector<int> cpus = usable_cpus();
-
-	return cpus;
-}
-
 static void migrate(const Filter &)
 {
 	for (uint64_t i = 0; i < HITS; i++)
-		run_on(cpus()[i % 2]);
+		run_on(usable_cpus()[i % 2]);
 }
 
 static void fault_on_new_pages(const Filter &)
@@ -200,10 +192,10 @@ static const struct Kind {
 
 static void check_kind(const Kind &kind, bool accept)
 {
-	if (cpus().size() < size_t(kind.cpus))
+	if (usable_cpus().size() < size_t(kind.cpus))
 		unavailable("one CPU alone");
 	/* Where the first migration starts from. */
-	run_on(cpus()[kind.cpus - 1]);
+	run_on(usable_cpus()[kind.cpus - 1]);
 	perf_event_attr attr = counter(kind.type, kind.config);
 
 	attr.sample_period = kind.period;
@@ -246,13 +238,13 @@ static void check_no_address(Program which)
 
 	for (const Kind &kind : kinds) {
 		if (kind.type != PERF_TYPE_SOFTWARE || kind.work == fault_on_new_pages ||
-		    kind.work == fault_on_a_file || cpus().size() < size_t(kind.cpus))
+		    kind.work == fault_on_a_file || usable_cpus().size() < size_t(kind.cpus))
 			continue;
 		for (uint64_t sample_type : { 0ull, 0ull | PERF_SAMPLE_ADDR }) {
 			perf_event_attr attr = counter(kind.type, kind.config);
 			Filter filter(which);
 
-			run_on(cpus()[kind.cpus - 1]);
+			run_on(usable_cpus()[kind.cpus - 1]);
 			attr.sample_period = kind.period;
 			attr.exclude_kernel = !kind.in_kernel;
 			attr.sample_type = sample_type;
