@@ -222,6 +222,18 @@ outcome_is() {
 	[[ $(xargs <"$T/arguments") == *" -m 512M -machine pc "* ]]
 }
 
+@test "boot: the PMU for guests, and perf's static keys as they are" {
+	local image=$T/obj/arch/x86/boot/bzImage module=$T/obj/perf_bpf_pmu/perf_bpf_pmu.ko
+	install -D /dev/null "$image"
+	install -D /dev/null "$module"
+	fake_qemu
+	export FAKE_GUEST='echo "$@" >"$T/command"; up; echo "exit 0" >"$verdict"' T
+	run "$SCRIPTS/boot" --accel tcg --timeout 2 --out "$T/out" "$image" -- true
+	grep -q " guest.module=$module " "$T/command"
+	run "$SCRIPTS/boot" --accel tcg --timeout 2 --out "$T/out" --hold-keys "$image" -- true
+	grep -q " guest.module=$module,hold=1 " "$T/command"
+}
+
 @test "boot: no image, no QEMU, no command" {
 	run "$SCRIPTS/boot" --out "$T/out" "$T/none" -- true
 	one_line "boot: no such kernel image: $T/none; *"
