@@ -45,7 +45,7 @@ help:
 	@echo '  VERSION=6.1.190-1  another point release than the newest'
 	@echo '  KERNEL=NAME        as uname -r has it, for livepatch and stock; KEY= and CERT= sign the module'
 	@echo '  IMAGE=/path        another kernel than that of the series, for fuzz'
-	@echo '  KSRC=/path         your own tree instead (verify works on a copy)'
+	@echo '  KSRC=/path         your own tree instead (apply writes to it; what builds a kernel copies it)'
 	@echo '  ARCH=arm64         another architecture than x86, for what boots kernels and is not of x86 alone'
 	@echo '  ACCEL=tcg          or kvm, auto: what QEMU runs on (auto: KVM if a guest boots on it)'
 	@echo '  make fetch prints where the source of the kernel is; make clean removes build/'

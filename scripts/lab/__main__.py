@@ -26,6 +26,11 @@ def lock(descriptor, owner):
     return []
 
 
+def fetch(name):
+    from lab import tree
+    return [tree.fetch(base.find(name)).stock]
+
+
 def build_selftests(stock, folder):
     from lab import tree
     tree.build_selftests(pathlib.Path(stock), pathlib.Path(folder))
@@ -59,6 +64,7 @@ QUESTIONS = {
     "subject": lambda name: [base.find(name).subject()],
     "result": result,
     "lock": lock,
+    "fetch": fetch,
     "selftests": build_selftests,
     "progress": progress,
 }

@@ -13,9 +13,11 @@ import subprocess
 import sys
 import tempfile
 import time
+import zlib
 
 from lab import BUILD, SCRIPTS, TOP, die, ktap
 from lab.arch import ARCH
+from lab.base import kernel_version
 
 IMAGE = ARCH.image
 OBJ = f"obj{ARCH.suffix}"
@@ -125,13 +127,46 @@ def making(folder):
             file.truncate(0)
 
 
+def ksrc_folder():
+    """Where the copy of the tree $KSRC is; None if the user has told none, or a VERSION."""
+    told = os.environ.get("KSRC")
+    return BUILD / f"ksrc-{zlib.crc32(bytes(pathlib.Path(told).resolve()))}" \
+        if told and not os.environ.get("VERSION") else None
+
+
 def built(base):
     """Whether a patched kernel is there, without asking which version is the newest."""
-    return any(BUILD.glob(f"linux-{base.name}.*/patched/{OBJ}/{IMAGE}"))
+    folder = ksrc_folder()
+    return any(BUILD.glob(f"{folder.name if folder else f'linux-{base.name}.*'}/patched/{OBJ}/{IMAGE}"))
+
+
+def copy_ksrc(one, folder):
+    """The user's tree stays as it is: rsync takes over what changed since the last time."""
+    told = os.environ["KSRC"]
+    version = kernel_version(pathlib.Path(told))
+    if not version:
+        die(f"KSRC={told} is not a kernel tree (no Makefile with a version)")
+    if not one.is_for(version):
+        die(f"KSRC={told} is Linux {version}, not {one.name}; say BASE= for another")
+    stock = folder / "stock"
+    stock.mkdir(parents=True, exist_ok=True)
+    # By content, and with the time of the copy: a file may change and come out older, as with
+    # "mv file.orig file", and make would not see it. What make check runs side by side copies in turn.
+    with open(folder / ".lock", "a") as alone:
+        fcntl.flock(alone, fcntl.LOCK_EX)
+        if subprocess.call(["rsync", "-rlpgoD", "--checksum", "--delete", "--exclude=/.git", "--exclude=/obj*",
+                            f"{pathlib.Path(told).resolve()}/", f"{stock}/"]):
+            die(f"cannot copy {told} to {stock}")
+        if (stock / ".config").exists() or (stock / "include/config").is_dir():
+            if subprocess.call(["make", "-s", "-C", stock, "mrproper"], stdout=subprocess.DEVNULL):
+                die(f"cannot clean the copy of {told} in {stock}")
+    return Work(one, stock)
 
 
 def fetch(base):
-    """The Work of the version that $VERSION tells, or the newest."""
+    """The Work of the version that $VERSION tells, of a copy of the tree $KSRC, or of the newest version."""
+    if folder := ksrc_folder():
+        return copy_ksrc(base, folder)
     version = os.environ.get("VERSION")
     return Work(base, pathlib.Path(say(SCRIPTS / "fetch", base.name, *([version] if version else []))))
 

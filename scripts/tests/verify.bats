@@ -50,6 +50,20 @@ load common
 	one_line "verify: KSRC=$T/tree is Linux 5.10.1, not 6.1; *"
 }
 
+@test "KSRC: each verb takes the user's tree, as far as that is the one of its base" {
+	command_is dpkg-query 'echo installed'
+	fake_tree "$T/tree" 6.6.1
+	for verb in series-check prefixes mutants debug faults peers kabi; do
+		KSRC=$T/tree run "$SCRIPTS/$verb" 6.1
+		one_line "$verb: KSRC=$T/tree is Linux 6.6.1, not 6.1; say BASE= for another"
+	done
+	# Of kernel.org, without a mirror; the fake tree takes no patch.
+	unset KERNEL_MIRROR
+	KSRC=$T/tree run "$SCRIPTS/series-check" --fast 6.6
+	[[ $output == *"not ok"*"series 6.6"* && $output != *KERNEL_MIRROR* ]]
+	cmp "$T/tree/kernel/core.c" "$BUILD"/ksrc-*/stock/kernel/core.c
+}
+
 @test "verify: results of an earlier run are gone as soon as one starts" {
 	command_is dpkg-query 'echo installed'
 	mkdir -p "$BUILD"
