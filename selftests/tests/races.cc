@@ -170,6 +170,41 @@ TEST("races.detach.sigtrap", "C6", "a hit that races a detach raises SIGTRAP, on
 }
 
 /*
+ * Who opens an event on a task has its others taken off the CPU for a moment, by an interrupt that goes before
+ * the irq_work of a hit. A slow program has it wait for that of its own.
+ */
+TEST("races.opened.sigtrap", "C6", "a hit at the limit, beside another event that is opened, traps")
+{
+	constexpr uint64_t RACES = 20'000;
+	constexpr int SECONDS = 4, BLOCKS = 4;
+	static const char block[FILTER_BLOCK] = {};
+	const int there = two_cpus().there;
+	const pid_t tid = gettid();
+	perf_event_attr others = software(PERF_COUNT_SW_DUMMY);
+	Signals signals({ SIGTRAP });
+	Event event(with_sigtrap(breakpoint(hit)));
+	Filter filter(Program::WORKS);
+	uint64_t hits = 0, lost = 0, opened;
+
+	others.disabled = 0;
+	filter.returns(1);
+	filter.works(block, BLOCKS);
+	event.must_attach(filter);
+	{
+		Meanwhile opening(there, [&](uint64_t) { open_event(others, tid); });
+
+		for (Bound bound(RACES, SECONDS); !lost && !bound.reached(hits); hits++) {
+			event.must_refresh(1);
+			lost = signals_missed(SIGTRAP, 1);
+		}
+		opened = opening.rounds();
+	}
+	note("%lu of %lu hits lost, %lu events opened", lost, hits, opened);
+	EXPECT_EQ(lost, 0, "hits lost");
+	EXPECT_EQ(event.count(), hits, "hits counted");
+}
+
+/*
  * The end of a child wakes whoever polls the event that it has inherited from. What a hit of that has
  * pending it must neither send a second time nor forget.
  */
