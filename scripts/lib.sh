@@ -30,7 +30,7 @@ lock() {
 	lab lock 9 $$
 }
 
-stock_tree() { lab fetch "$1"; }        # BASE: the tree that $VERSION or $KSRC tells, or the newest
+stock_tree() { lab fetch "$1"; }        # BASE: the tree that $KSRC or $VERSION tells, or the newest
 kernel_version() { lab version "$1"; }  # TREE: prints "6.1.192" from its Makefile, fails if there is none
 series_patches() { lab patches "$1"; }  # SERIES_DIR: file names, in the order of the series
 series_files() { lab files "$1"; }      # SERIES_DIR: the files of the kernel tree that it touches

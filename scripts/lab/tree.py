@@ -128,10 +128,9 @@ def making(folder):
 
 
 def ksrc_folder():
-    """Where the copy of the tree $KSRC is; None if the user has told none, or a VERSION."""
+    """Where the copy of the tree $KSRC is; None if the user has told none."""
     told = os.environ.get("KSRC")
-    return BUILD / f"ksrc-{zlib.crc32(bytes(pathlib.Path(told).resolve()))}" \
-        if told and not os.environ.get("VERSION") else None
+    return BUILD / f"ksrc-{zlib.crc32(bytes(pathlib.Path(told).resolve()))}" if told else None
 
 
 def built(base):
@@ -164,7 +163,7 @@ def copy_ksrc(one, folder):
 
 
 def fetch(base):
-    """The Work of the version that $VERSION tells, of a copy of the tree $KSRC, or of the newest version."""
+    """The Work of a copy of the tree $KSRC, of the version that $VERSION tells, or of the newest."""
     if folder := ksrc_folder():
         return copy_ksrc(base, folder)
     version = os.environ.get("VERSION")

@@ -57,6 +57,8 @@ load common
 		KSRC=$T/tree run "$SCRIPTS/$verb" 6.1
 		one_line "$verb: KSRC=$T/tree is Linux 6.6.1, not 6.1; say BASE= for another"
 	done
+	VERSION=6.1.9-1 KSRC=$T/tree run "$SCRIPTS/mutants" 6.1
+	one_line "mutants: KSRC=$T/tree is Linux 6.6.1, not 6.1; say BASE= for another"
 	# Of kernel.org, without a mirror; the fake tree takes no patch.
 	unset KERNEL_MIRROR
 	KSRC=$T/tree run "$SCRIPTS/series-check" --fast 6.6

@@ -170,8 +170,8 @@ TEST("races.detach.sigtrap", "C6", "a hit that races a detach raises SIGTRAP, on
 }
 
 /*
- * Who opens an event on a task has its others taken off the CPU for a moment, by an interrupt that goes before
- * the irq_work of a hit. A slow program has it wait for that of its own.
+ * Who opens an event on a task has its others taken off the CPU for a moment, by an interrupt that
+ * goes before the irq_work of a hit. A slow program makes it likely that both wait for the hit.
  */
 TEST("races.opened.sigtrap", "C6", "a hit at the limit, beside another event that is opened, traps")
 {
