@@ -74,6 +74,27 @@ outcome_is() {
 	grep -q '"again": 0' "$T/out/boot.json"
 }
 
+@test "boot: a guest goes again that takes for ever an int3 which QEMU made up" {
+	once="[ -e $T/once ] || { touch $T/once; int3s ffffffff8112 eb 150; }"
+	boots "up; $once; echo 'exit 0' >\"\$verdict\""
+	outcome_is passed 0
+	grep -q '"again": 1' "$T/out/boot.json"
+	[ "$output" = "boot: QEMU ran an int3 that is in its memory no more, for ever at ffffffff8112; again" ]
+	# Before its init, and to the end.
+	boots 'say "Linux version 6.1.9 (gcc)"; int3s ffffffff8112 eb 150'
+	outcome_is no-boot 10
+	grep -q '"again": 2' "$T/out/boot.json"
+	# It is in memory; a few, as a probe has; a monitor that says nothing; a command that is at work for as long.
+	for guest in "int3s ffffffff8112 cc 150" "int3s ffffffff8112 eb 50" "exec sleep 60 # int3s"; do
+		boots "up; $guest"
+		outcome_is hang 12
+		grep -q '"again": 0' "$T/out/boot.json"
+	done
+	boots "up; int3s ffffffff8112 eb 150 & for i in 1 2 3 4 5 6; do sleep 0.2; say at work; done; echo 'exit 0' >\"\$verdict\"; kill %1"
+	outcome_is passed 0
+	grep -q '"again": 0' "$T/out/boot.json"
+}
+
 @test "boot: a guest that panics in the middle" {
 	boots 'up; say "perf_bpf_filter: test effects.sigio"; say "BUG: kernel NULL pointer dereference, address: 0"; say "Kernel panic - not syncing: Fatal exception"'
 	outcome_is splat 13

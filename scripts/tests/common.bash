@@ -76,8 +76,26 @@ for arg; do
 	file:*) console=${arg#file:} ;;
 	file,id=output,path=*) output=${arg##*path=} ;;
 	file,id=verdict,path=*) verdict=${arg##*path=} ;;
+	socket,id=monitor,fd=*) monitor=${arg##*fd=} ;;
 	esac
 done
+# The monitor of a CPU that takes so many int3s at ADDRESS whenever somebody looks, and has BYTE there in its memory.
+int3s() {
+	local address=$1 byte=$2 times=$3 line log answer
+	while read -r line; do
+		answer=
+		case $line in
+		*logfile*) log=${line##*logfile } log=${log%%\"*} ;;
+		*"x /1xb"*) answer="$address: 0x$byte\r\n" ;;
+		*"log int"*)
+			for ((i = 0; i < times; i++)); do
+				printf "%6d: v=03 e=0000 i=1 cpl=0 IP=0010:%s pc=%s\nRAX=0\n" $i "$address" "$address" >"$log"
+			done ;;
+		esac
+		printf "{\"return\": \"%s\"}\r\n" "$answer" >&"$monitor"
+	done <&"$monitor"
+}
+[[ $FAKE_GUEST == *int3s* ]] || exec {monitor}>&-
 say() { printf "%s\r\n" "$*" >>"$console"; }
 up() { say "Linux version 6.1.9 (gcc)"; echo "guest-init: up" >>"$output"; }
 eval "$FAKE_GUEST"'
