@@ -227,7 +227,10 @@ TEST("life.inherited.slots", "C15", "a child has no breakpoint more when its par
 	}
 }
 
-/* Who counts the slots of a task and takes one must be alone with that task. */
+/*
+ * Who counts the slots of a task and takes one must be alone with that task. Two that meet before the
+ * last one is taken get it both, if nobody keeps them apart.
+ */
 TEST("life.slots.together", "C15",
      "who opens breakpoints on one task at once is given as many as there are")
 {
@@ -235,27 +238,25 @@ TEST("life.slots.together", "C15",
 	const std::vector<int> cpus = usable_cpus();
 	const int all = breakpoints_left();
 	const pid_t us = gettid();
-	std::atomic<int> held = 0, most = 0;
-	std::atomic<uint64_t> rounds = 0;
-	auto open_and_close = [&](int cpu) {
+	std::atomic<uint64_t> come = 0, gone = 0, taken = 0;
+	std::atomic<bool> ends = false;
+	auto meet = [](std::atomic<uint64_t> &at, uint64_t round) {
+		for (at++; at < 2 * round;)
+			;
+	};
+	auto take_the_last = [&](int cpu, bool leads) {
 		run_on(cpu);
-		while (time(nullptr) < end) {
-			Fd fds[std::size(words)];
-			int n = 0;
+		for (uint64_t round = 0;; round++) {
+			if (leads && (taken != round || time(nullptr) > end))
+				ends = true;
+			meet(come, round + 1);
+			if (ends)
+				return round;
 
-			for (auto &fd : fds) {
-				fd = open_event(on_word(n), us);
-				if (!fd.valid())
-					break;
-				n++;
+			Fd fd = open_event(on_word(0), us);
 
-				int now = ++held, before = most;
-
-				while (now > before && !most.compare_exchange_weak(before, now))
-					;
-			}
-			held -= n;
-			rounds++;
+			taken += fd.valid();
+			meet(gone, round + 1);
 		}
 	};
 
@@ -263,12 +264,20 @@ TEST("life.slots.together", "C15",
 		unavailable("one CPU alone");
 	Event{ on_word(0) }; /* one can be opened */
 
-	std::thread there(open_and_close, cpus[1]);
+	uint64_t rounds;
+	{
+		Fd others[std::size(words)];
 
-	open_and_close(cpus[0]);
-	there.join();
-	note("%lu rounds, at most %d of %d at once", rounds.load(), most.load(), all);
-	EXPECT_EQ(most, all, "breakpoints that there were at once");
+		for (int i = 1; i < all; i++)
+			others[i] = open_event(on_word(i));
+
+		std::thread there(take_the_last, cpus[1], false);
+
+		rounds = take_the_last(cpus[0], true);
+		there.join();
+	}
+	note("%lu times the last of %d, %lu times taken", rounds, all, taken.load());
+	EXPECT_EQ(taken, rounds, "breakpoints that were given");
 	EXPECT_EQ(breakpoints_left(), all, "breakpoints afterwards");
 }
 
