@@ -174,7 +174,8 @@ killed_at() {
 exec /usr/bin/'"$1"' "$@"'
 	: >"$T/runs"
 	shift 2
-	run "$SCRIPTS/apply" "$@"
+	# What it could not remove goes with the test.
+	TMPDIR=$T run "$SCRIPTS/apply" "$@"
 	rm "$T/bin/"*
 	[ "$status" -eq 137 ]
 }
