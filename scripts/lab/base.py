@@ -108,8 +108,8 @@ class Base(Series):
         """A file of it as it is for $ARCH: instructions, or instructions.arm64."""
         return self.folder / (f"{name}.{ARCH.name}" if ARCH.suffix else name)
 
-    def stock_fails(self, preempt="full"):
-        return read_fails(self.expected(), preempt)
+    def stock_fails(self, preempt="full", shipped=False):
+        return read_fails(self.expected(), preempt, shipped=shipped)
 
     def stock_fails_elsewhere(self):
         """What comes to it on other architectures than x86: (name, tests) each."""
@@ -158,16 +158,21 @@ def live_subject(name):
     return digest(sorted((TOP / "patches/livepatch").glob(f"linux-{name}.*")))[:8] + find(name).subject()[:8]
 
 
-def read_fails(path, preempt="full", release=None):
+def read_fails(path, preempt="full", release=None, shipped=False):
     """The tests that must fail on the stock kernel, those of the theme "oops" among them, of which
-    it dies. A line that ends in "# preempt=X" is for X alone; None takes them all. One that ends in
-    "# linux-6.8" is for that line of kernels, another one than the base's, if @release is of it."""
+    it dies. The comment behind a test limits it to some kernels:
+
+      # preempt=X   to that preemption; with @preempt None each counts
+      # linux-6.8   to kernels of that line, another one than the base's, if @release is of it
+      # shipped     to kernels as Debian ships them, whose configuration has more than Kconfig.fragment
+    """
     found = set()
     for line in path.read_text().splitlines():
         test, _, comment = line.partition("#")
-        only = re.match(r" *(preempt=|linux-)([\w.]+)$", comment)
-        if test.strip() and (not only or (preempt in (None, only[2]) if only[1] == "preempt=" else
-                                          f"{release}.".startswith(only[2] + "."))):
+        only = re.match(r" *(preempt=|linux-|shipped)([\w.]*)$", comment)
+        holds = {"preempt=": lambda x: preempt in (None, x), "shipped": lambda x: shipped or preempt is None,
+                 "linux-": lambda x: f"{release}.".startswith(x + ".")}
+        if test.strip() and (not only or holds[only[1]](only[2])):
             found.add(test.strip())
     return found
 

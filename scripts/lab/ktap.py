@@ -72,6 +72,11 @@ def reasons(text):
     return found
 
 
+def took(text):
+    """Test name -> the seconds that it took."""
+    return {name: float(seconds) for name, seconds in re.findall(r"^# (\S+) took ([0-9]{1,6}\.[0-9]{3}) s$", text, re.M)}
+
+
 class Said(typing.NamedTuple):
     """The results that were printed, of a run that may have been cut short."""
     passed: list

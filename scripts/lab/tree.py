@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Trees, builds and boots. In the build folder a kernel has one of its own: stock/, patched/, what
 else was applied, selftests/, and a folder for each boot with its log beside it."""
+import atexit
 import contextlib
 import fcntl
 import filecmp
@@ -12,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import zlib
 
@@ -28,6 +30,14 @@ LARGE = ["--memory", "2G", *([] if ARCH.suffix else ["--machine", "q35"])]
 # Full preemption, where the kernel has it: it shows what the others hide.
 PREEMPT = ["--append", "preempt=full"]
 held = []  # the descriptor of the lock
+running = set()  # what progress() waits for
+
+
+@atexit.register
+def end_all():
+    """What runs beside a step that failed ends with it: scripts/boot takes its guest along."""
+    for process in list(running):
+        process.terminate()
 
 
 def call(*command, **keywords):
@@ -48,15 +58,19 @@ def progress(label, command, log, pattern=ktap.TESTS, unit="tests", **keywords):
     lines of @log match @pattern, and the time. Returns the exit code."""
     start = time.monotonic()
     with open(log, "wb") as output:
-        running = subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=output,
+        process = subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=output,
                                    stderr=subprocess.STDOUT, pass_fds=held, **keywords)
-    while sys.stderr.isatty() and running.poll() is None:
+    running.add(process)
+    # Of what runs side by side the main thread's has the line.
+    live = sys.stderr.isatty() and threading.current_thread() is threading.main_thread()
+    while live and process.poll() is None:
         count = len(re.findall(pattern, read(log), re.M))
         print(f"\r{label}: {count} {unit}, {time.monotonic() - start:.0f} s ", end="", file=sys.stderr, flush=True)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            running.wait(0.5)
-    code = running.wait()
-    if sys.stderr.isatty():
+            process.wait(0.5)
+    code = process.wait()
+    running.discard(process)
+    if live:
         print("\r\033[K", end="", file=sys.stderr, flush=True)
     return code
 
@@ -201,9 +215,13 @@ class Work:
         return self.folder / f"selftests{ARCH.suffix}" / name
 
     def need(self, *kernels):
-        for kernel in kernels:
-            if not self.image(kernel).is_file():
+        """verify builds the patched kernel; the stock one only where Debian ships none of that source."""
+        for kernel in sorted(kernels):
+            if self.image(kernel).is_file():
+                continue
+            if kernel != "stock" or not self.image("patched").is_file():
                 die(f"nothing built in {self.folder / kernel}; run make verify BASE={self.base.name} first")
+            self.build(kernel)
 
     def build_selftests(self):
         build_selftests(self.stock, self.folder)
@@ -266,12 +284,29 @@ class Work:
             die(f"{what}: does not build; the log is {log}") if log else sys.exit(done.returncode)
         return self.image(kernel, obj)
 
+    def shipped(self):
+        """The name, as uname -r has it, under which Debian ships the kernel of this very source; None if
+        it is not for this machine's release, whose compiler the PMU for guests needs, or not by apt."""
+        if ARCH.suffix or os.environ.get("KSRC"):
+            return None
+        try:
+            known = subprocess.run(["apt-cache", "dumpavail"], capture_output=True, text=True, check=True).stdout
+        except (OSError, subprocess.CalledProcessError):
+            return None
+        version = re.escape(self.folder.name.removeprefix("linux-"))
+        found = re.search(rf"^Package: linux-image-(\d+\.\d+\.\d+(?:-\d+|\+deb\d+)-amd64)\n(?:.+\n)*?Version: {version}\n",
+                          known, re.M)
+        return found[1] if found else None
+
     def boot(self, image, command, out, label, *options, pattern=ktap.TESTS, unit="tests"):
-        """Boots an image and runs a command in it; the outcome is for others to judge."""
+        """Boots an image, or the kernel of a name that Debian ships, and runs a command in it; the outcome
+        is for others to judge."""
         out.mkdir(parents=True, exist_ok=True)
         log = out.with_name(out.name + ".log")
-        code = progress(label, [SCRIPTS / "boot", "--accel", os.environ.get("ACCEL") or "auto", *options,
-                                "--out", out, image, "--", *command], log, pattern, unit)
+        boot = [SCRIPTS / "boot-image", image, out] if isinstance(image, str) else \
+            [SCRIPTS / "boot", "--accel", os.environ.get("ACCEL") or "auto", "--out", out]
+        code = progress(label, [*boot, *options, *([] if isinstance(image, str) else [image]), "--", *command], log,
+                        pattern, unit)
         return Ran(out, log, code)
 
 

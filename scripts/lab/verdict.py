@@ -13,7 +13,7 @@ from lab.base import deadly
 def read_run(text):
     """What perf_bpf_probe --json and the suite printed, as a dictionary; "error" is None if it can be
     trusted."""
-    run = {"error": None, "tests": {}, "effects": {}, "stops": {}, "reasons": {}}
+    run = {"error": None, "tests": {}, "effects": {}, "stops": {}, "reasons": {}, "took": {}}
     probe, _, tests = text.partition("TAP version ")
     try:
         said = json.loads(probe)
@@ -26,7 +26,7 @@ def read_run(text):
         run["tests"] = ktap.parse(("TAP version " if tests else "") + tests)
     except ktap.Bad as error:
         run["error"] = str(error)
-    run["reasons"] = ktap.reasons(tests)
+    run["reasons"], run["took"] = ktap.reasons(tests), ktap.took(tests)
     return run
 
 
@@ -51,8 +51,9 @@ def read_guest(folder, may_skip_all=False):
     return guest
 
 
-def judge(stock, patched, expected, dead):
-    """A list of (kernel, test, complaint): what is not as it must be."""
+def judge(stock, patched, expected, dead, lacks=()):
+    """A list of (kernel, test, complaint): what is not as it must be. @lacks: tests of what Debian's
+    configuration has and the patched kernel's has not."""
     complaints = [(name, None, guest["error"])
                   for name, guest in (("stock", stock), ("patched", patched)) if guest["error"]]
     if deadly(expected) and dead != "splat":
@@ -66,7 +67,7 @@ def judge(stock, patched, expected, dead):
     for test, result in patched["tests"].items():
         if result == "fail":
             complaints.append(("patched", test, patched["reasons"].get(test, "failed")))
-        elif result == "skip" and stock["tests"].get(test, "skip") != "skip":
+        elif result == "skip" and stock["tests"].get(test, "skip") != "skip" and test not in lacks:
             complaints.append(("patched", test, "is skipped, and stock ran it"))
     if patched["tests"]:
         for test in sorted(deadly(expected) - {t for t, r in patched["tests"].items() if r != "skip"}):

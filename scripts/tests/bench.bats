@@ -105,9 +105,20 @@ built() {
 	one_line "bench: no kernels are built for 6.12; run make verify BASE=6.12 first"
 	[ ! -e "$T/downloads" ]
 	built
+	rm -r "$BUILD/linux-6.1.9-1/patched/obj"
+	run "$SCRIPTS/bench" 6.1
+	one_line "bench: no kernels are built for 6.1; run make verify BASE=6.1 first"
+}
+
+@test "bench: builds the stock kernel where verify had none to build, but not for --quick" {
+	built
 	rm -r "$BUILD/linux-6.1.9-1/stock/obj"
 	run "$SCRIPTS/bench" 6.1
-	one_line "bench: nothing built in $BUILD/linux-6.1.9-1/stock; run make verify BASE=6.1 first"
+	one_line "build: $BUILD/linux-6.1.9-1/stock is not a kernel tree *"
+	run "$SCRIPTS/bench" --quick 6.1
+	one_line "usage: bench *goes with --check?"
+	run "$SCRIPTS/bench" --check --quick 6.1
+	[[ $output != *"is not a kernel tree"* ]]
 }
 
 @test "bench: both kernels are measured, the table and the JSON have them" {
@@ -241,6 +252,22 @@ assert b['6.1']['patched']['stops']['program.async']['p50'] == 620 and b['here']
 	[ "$status" -eq 1 ]
 	[ "${lines[2]}" = "not ok 3 bench 6.1: way sampling costs 823 instructions, 1 more than on stock" ]
 	[ "$(grep -c '^not ok' <<<"$output")" -eq 1 ]
+}
+
+@test "bench --check: without a guest of the stock kernel its figures are the committed ones" {
+	guest patched gcc-12 sampling=823 rejects=600
+	committed gcc-12 "sampling 823 822" "rejects 600"
+	checks
+	[ "$status" -eq 1 ]
+	[ "${lines[2]}" = "not ok 3 bench 6.1: way sampling costs 823 instructions, 1 more than on stock" ]
+	[ "$(grep -c '^not ok' <<<"$output")" -eq 1 ]
+	committed gcc-12 "sampling 823 823" "rejects 600"
+	checks
+	[ "$status" -eq 0 ]
+	committed gcc-11 "sampling 823 822" "rejects 600"
+	checks
+	[ "$status" -eq 0 ]
+	[ "$(grep -c '# SKIP' <<<"$output")" -eq 3 ]
 }
 
 @test "bench --check: another compiler skips what is committed, and compares with stock all the same" {

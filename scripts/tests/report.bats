@@ -40,6 +40,31 @@ wrong() {
 	done
 }
 
+@test "report: a test that Debian's configuration alone can run" {
+	guest_ran stock failed "$RED"
+	guest_ran patched passed 'TAP version 13\n1..2\nok 1 a\n# b: no BTF\nok 2 b # SKIP\n'
+	echo "b # shipped" >"$T/stock-fails"
+	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails" --shipped
+	[ "$status" -eq 0 ]
+	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails"
+	[ "$status" -eq 1 ]
+	[[ $output == *"stock: b: fails, but is not listed to"*"patched: b: is skipped, and stock ran it"* ||
+		$output == *"patched: b: is skipped, and stock ran it"*"stock: b: fails, but is not listed to"* ]]
+	echo b >"$T/stock-fails"
+	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails" --shipped
+	[ "$status" -eq 1 ]
+	[[ $output == *"patched: b: is skipped, and stock ran it"* ]]
+}
+
+@test "report: how long each test took, and the slowest" {
+	guest_ran stock failed "$RED"
+	guest_ran patched passed 'TAP version 13\n1..2\n# a took 1.500 s\nok 1 a\n# b took 12.250 s\nok 2 b\n'
+	judged
+	[ "$status" -eq 0 ]
+	[[ $output == *"slow   b 12 s, a 2 s"* ]]
+	[ "$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["patched"]["took"])' "$T/results.json")" = "{'a': 1.5, 'b': 12.25}" ]
+}
+
 @test "report: plain ASCII when it is not on a terminal" {
 	guest_ran stock failed "$RED"
 	guest_ran patched passed "$GREEN"

@@ -8,6 +8,7 @@
 
 #include <kselftest.h>
 
+#include "harness/race.h"
 #include "harness/run.h"
 #include "harness/test.h"
 #include "lib/args.h"
@@ -64,6 +65,7 @@ static void report(const Test &test, const Outcome &outcome)
 
 	for (auto &line : outcome.lines)
 		ksft_print_msg("%s: %s\n", name, line.c_str());
+	ksft_print_msg("%s took %.3f s\n", name, outcome.seconds);
 
 	switch (outcome.verdict) {
 	case 'P':
@@ -102,13 +104,16 @@ static void print_rules()
 }
 
 static const char usage[] =
-	"usage: perf_bpf_filter [-l | --rules] [PATTERN...]\n"
+	"usage: perf_bpf_filter [-l | --rules] [--race-seconds N] [PATTERN...]\n"
 	"Runs the tests whose names match a PATTERN (shell globs, \"effects.*\"), or all of them,\n"
 	"and prints KTAP. A kernel that fails a test \"oops.*\" dies of it: these run only for a\n"
 	"PATTERN that begins with \"oops\", on a machine that you can spare.\n"
 	"Exit code 0: passed, 1: a test failed, 2: wrong usage, 4: all skipped, as without rights.\n"
 	"  -l, --list   list names, rules of the contract and what each test says\n"
 	"  --rules      the rules and all tests, with the file of each, as JSON\n"
+	"  --race-seconds N\n"
+	"               provoke each race for N seconds at most, instead of up to 16; a test ends at\n"
+	"               its first loss in any case\n"
 	"  -h, --help   this text\n";
 
 /* A kernel that fails one of these takes the machine with it, so "*" does not mean them. */
@@ -150,7 +155,9 @@ int main(int argc, char **argv)
 	bool list = false, as_rules = false;
 	char **patterns = parse_arguments(
 		argc, argv, usage,
-		{ { .name = "list", .flag = &list, .letter = 'l' }, { "rules", &as_rules } });
+		{ { .name = "list", .flag = &list, .letter = 'l' },
+		  { "rules", &as_rules },
+		  { "race-seconds", nullptr, &race_limit, 1, 3600 } });
 
 	std::stable_sort(tests().begin(), tests().end(),
 			 [](auto &a, auto &b) { return a.name < b.name; });

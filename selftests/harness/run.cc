@@ -167,6 +167,7 @@ Outcome run_test(const Test &test)
 	Pipe verdict(O_CLOEXEC | O_NONBLOCK);
 
 	fflush(stdout);
+	const double begun = seconds_now();
 	pid_t pid = fork();
 
 	if (pid < 0)
@@ -184,6 +185,7 @@ Outcome run_test(const Test &test)
 		kill(pid, SIGKILL);
 	kill(-pid, SIGKILL);
 	waitpid(pid, &status, 0);
+	outcome.seconds = seconds_now() - begun;
 
 	for (size_t at = 0, next; (next = text.find('\n', at)) != text.npos; at = next + 1) {
 		if (text[at] == '#')

@@ -10,6 +10,7 @@
 struct Outcome {
 	char verdict = 0; /* 'P', 'F', 'S' */
 	std::vector<std::string> lines; /* of diagnostics */
+	double seconds = 0; /* from fork to exit */
 };
 
 /* Runs it in a child of its own; whatever that starts is killed in the end. */

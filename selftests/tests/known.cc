@@ -16,12 +16,12 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <ctime>
 #include <fstream>
 #include <iterator>
 #include <string>
 #include <thread>
 
+#include "harness/race.h"
 #include "lib/kernel.h"
 #include "lib/pmu.h"
 #include "lib/program.h"
@@ -44,7 +44,9 @@ static void must_go_on(const std::atomic<uint64_t> &done)
 	constexpr int STILL = 4;
 	uint64_t before = 0;
 
-	for (int i = 0, still = 0; i < SECONDS; i++) {
+	Bound bound(SECONDS);
+
+	for (int still = 0; still || !bound.reached();) {
 		sleep(1);
 		still = done == before ? still + 1 : 0;
 		before = done;
@@ -117,11 +119,11 @@ static Fd until_exec(pid_t pid)
  */
 TEST("oops.remove_on_exec.opened", "C15", "a task in exec may be given an event to be removed")
 {
-	const time_t end = time(nullptr) + SECONDS;
+	const Bound bound(SECONDS);
 	uint64_t opened = 0;
 	Child child(exec_for_ever);
 
-	while (time(nullptr) < end)
+	while (!bound.reached())
 		opened += until_exec(child.pid()).valid();
 	note("%lu events", opened);
 	EXPECT_GT(opened, 0, "the child had events");
@@ -234,7 +236,7 @@ TEST("life.inherited.slots", "C15", "a child has no breakpoint more when its par
 TEST("life.slots.together", "C15",
      "who opens breakpoints on one task at once is given as many as there are")
 {
-	const time_t end = time(nullptr) + SECONDS;
+	const Bound bound(SECONDS);
 	const std::vector<int> cpus = usable_cpus();
 	const int all = breakpoints_left();
 	const pid_t us = gettid();
@@ -247,7 +249,7 @@ TEST("life.slots.together", "C15",
 	auto take_the_last = [&](int cpu, bool leads) {
 		run_on(cpu);
 		for (uint64_t round = 0;; round++) {
-			if (leads && (taken != round || time(nullptr) > end))
+			if (leads && (taken != round || bound.reached()))
 				ends = true;
 			meet(come, round + 1);
 			if (ends)
@@ -366,7 +368,7 @@ static void run_first()
 /* BPF_TASK_FD_QUERY looks at the program of an event, whose link may close at any instruction. */
 TEST("oops.query", "C8", "a link may close while somebody asks for the program of its event")
 {
-	const time_t end = time(nullptr) + 2 * SECONDS;
+	const Bound bound(2 * SECONDS);
 	const uint64_t address = kernel_address_of("bpf_get_perf_event_info");
 	const std::vector<int> cpus = usable_cpus();
 	const pid_t us = gettid();
@@ -400,7 +402,7 @@ TEST("oops.query", "C8", "a link may close while somebody asks for the program o
 	});
 
 	run_on(cpus[0]);
-	while (time(nullptr) < end) {
+	while (!bound.reached()) {
 		__u32 length = 0, id, type;
 		__u64 offset, at;
 

@@ -11,25 +11,11 @@
 #include <optional>
 #include <thread>
 
+#include "harness/race.h"
 #include "lib/clock.h"
 #include "lib/kernel.h"
 #include "lib/program.h"
 #include "tests/common.h"
-
-/* So many hits, or as many as fit into a time that leaves the other tests some. */
-class Bound {
-public:
-	Bound(uint64_t most, int seconds)
-		: most_(most)
-		, end_(seconds_now() + seconds)
-	{
-	}
-	bool reached(uint64_t done) const { return done >= most_ || seconds_now() > end_; }
-
-private:
-	uint64_t most_;
-	double end_;
-};
 
 /* Does @round over and over, in a thread of its own on @cpu, until it is destroyed. */
 class Meanwhile {
@@ -103,7 +89,7 @@ template <typename Batch> static void race_detach(const Event &event, int there,
 		Meanwhile detaching(there,
 				    [&](uint64_t) { must_link(filter.prog_fd(), event).close(); });
 
-		for (Bound bound(RACES, SECONDS); !lost && !bound.reached(hits); hits += BATCH)
+		for (Bound bound(SECONDS, RACES); !lost && !bound.reached(hits); hits += BATCH)
 			lost = batch(BATCH);
 		detached = detaching.rounds();
 	}
@@ -193,7 +179,7 @@ TEST("races.opened.sigtrap", "C6", "a hit at the limit, beside another event tha
 	{
 		Meanwhile opening(there, [&](uint64_t) { open_event(others, tid); });
 
-		for (Bound bound(RACES, SECONDS); !lost && !bound.reached(hits); hits++) {
+		for (Bound bound(SECONDS, RACES); !lost && !bound.reached(hits); hits++) {
 			event.must_refresh(1);
 			lost = signals_missed(SIGTRAP, 1);
 			hit(0); /* Turned off: this one is nobody's. */
@@ -237,7 +223,7 @@ TEST("races.exit", "C6", "a hit beside children that exit sends its signal, once
 		return 0;
 	});
 
-	for (Bound bound(RACES, SECONDS); Signals::count(SETSIG) == hits && !bound.reached(hits);) {
+	for (Bound bound(SECONDS, RACES); Signals::count(SETSIG) == hits && !bound.reached(hits);) {
 		hit_times(batch);
 		hits += batch;
 		/* The exit of a child may have taken a signal upon itself. */
@@ -276,7 +262,7 @@ TEST("races.attach", "C8", "of two that attach at once one has the event, until 
 	{
 		Meanwhile other(there, round);
 
-		for (Bound bound(ROUNDS, SECONDS); !together && !bound.reached(attached + refused);)
+		for (Bound bound(SECONDS, ROUNDS); !together && !bound.reached(attached + refused);)
 			round(0);
 	}
 	note("%lu attached, %lu refused", attached.load(), refused.load());
@@ -320,7 +306,7 @@ TEST("races.bpf_syscall", "C6", "a user-mode hit runs its program, whoever else 
 
 		filter.returns(1);
 		event.enable(filter);
-		for (Bound bound(RACES, 8); runs == hits && !bound.reached(hits); hits += BATCH) {
+		for (Bound bound(8, RACES); runs == hits && !bound.reached(hits); hits += BATCH) {
 			usleep(100);
 			ring.forget();
 			hit_times(BATCH);
@@ -564,7 +550,7 @@ static void race_cookies(Looked *looked, int there, uint64_t races, int seconds,
 				;
 		});
 
-		for (Bound bound(races, seconds); !wrong && !bound.reached(hits); hits += batch) {
+		for (Bound bound(seconds, races); !wrong && !bound.reached(hits); hits += batch) {
 			hit_times(batch);
 			for (const Filter &filter : filters)
 				wrong += filter.look().wrong_cookies;
@@ -619,7 +605,7 @@ static void fork_on(int seconds)
 	const pid_t taken = getpid();
 	uint64_t forks = 0;
 
-	for (Bound bound(UINT64_MAX, seconds); !bound.reached(forks); forks++) {
+	for (Bound bound(seconds); !bound.reached(forks); forks++) {
 		bool for_good = forks % ONE_FOR_GOOD == 0;
 		pid_t pid = fork_sharing_files(for_good ? nullptr : &taken);
 

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "bpf/shared.h"
-#include "lib/clock.h"
+#include "harness/race.h"
 #include "lib/program.h"
 #include "tests/common.h"
 
@@ -240,7 +240,7 @@ private:
 static void check_shared(const Shared &shared)
 {
 	constexpr uint64_t ENOUGH = 100'000;
-	constexpr long MILLISECONDS = 4000;
+	constexpr double SECONDS = 4;
 	const int cpu = usable_cpus().front();
 	const sched_param realtime = { .sched_priority = 1 };
 	Sharing program(shared.name);
@@ -269,9 +269,8 @@ static void check_shared(const Shared &shared)
 		Ring ring(event);
 
 		event.enable(program);
-		for (long end = milliseconds_now() + MILLISECONDS;
-		     program.globals()->runs >= counted && hits < ENOUGH &&
-		     milliseconds_now() < end;) {
+		for (Bound bound(SECONDS, ENOUGH);
+		     program.globals()->runs >= counted && !bound.reached(hits);) {
 			usleep(50 + hits % 201);
 			hits += shared.hits(pipe.in.get(), pipe.out.get());
 			counted = event.count();
