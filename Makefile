@@ -67,7 +67,7 @@ check:
 	@scripts/check
 
 series-check:
-	@scripts/deps
+	@scripts/deps --for check
 	@scripts/series-check --full $(BASE)
 
 prefixes:
@@ -133,8 +133,10 @@ selftests:
 	@$(MAKE) --no-print-directory -C selftests OUT=$(abspath $(or $(BUILD),build))/selftests \
 		KSRC=$(or $(abspath $(KSRC)),$$(scripts/fetch $(BASE) $(VERSION)))
 
-probe: selftests
-	@$(or $(BUILD),build)/selftests/perf_bpf_probe
+probe:
+	@scripts/deps --for probe
+	@$(MAKE) --no-print-directory -s -C selftests probe OUT=$(abspath $(or $(BUILD),build))/probe
+	@$(or $(BUILD),build)/probe/perf_bpf_probe
 
 clean:
 	rm -rf $(or $(BUILD),build)
