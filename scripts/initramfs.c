@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * /init of a guest with a distribution's kernel, which has as modules what a guest of scripts/boot needs
- * before it has a root: loads /modules/10, 11, ..., mounts what the kernel was told to, and goes
- * on with the init that it was told.
+ * before it has a root: loads /modules/10, 11, ..., mounts what the kernel's parameters name, and
+ * executes the init that they name, with the arguments that follow "--" there.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -36,7 +36,7 @@ static const char *parameter(const char *name)
 	return "";
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	char module[32];
 
@@ -62,6 +62,7 @@ int main(void)
 		dup2(fd, i);
 	const char *init = parameter("init=");
 
-	execl(init, init, NULL);
-	check(1, init);
+	argv[0] = (char *)init;
+	execv(init, argv);
+	check(argc, init);
 }

@@ -43,6 +43,7 @@ class Arch:
         self.sysroot = said.get("Sysroot", "").split()
         # In the build folder and beside stock-fails; x86's have none.
         self.suffix = "" if self.name == "x86" else f"-{self.name}"
+        self.debian = "amd64" if self.name == "x86" else self.name
         self.folder = self.suffix[1:]  # of its results
 
     def root(self):

@@ -284,18 +284,20 @@ class Work:
             die(f"{what}: does not build; the log is {log}") if log else sys.exit(done.returncode)
         return self.image(kernel, obj)
 
-    def shipped(self):
+    def shipped(self, whole=True):
         """The name, as uname -r has it, under which Debian ships the kernel of this very source; None if
-        it is not for this machine's release, whose compiler the PMU for guests needs, or not by apt."""
-        if ARCH.suffix or os.environ.get("KSRC"):
+        apt has none for this machine's release. @whole: it must be one for which the PMU for guests can be
+        compiled here, as all tests need it: with the machine's own compiler."""
+        if os.environ.get("KSRC") or (whole and ARCH.suffix):
             return None
+        other = BUILD / "apt" / ARCH.name / "apt.conf"  # scripts/sysroot writes it
         try:
-            known = subprocess.run(["apt-cache", "dumpavail"], capture_output=True, text=True, check=True).stdout
+            known = subprocess.run(["apt-cache", *(["-c", other] if ARCH.suffix else []), "dumpavail"], capture_output=True,
+                                   text=True, check=True).stdout
         except (OSError, subprocess.CalledProcessError):
             return None
-        version = re.escape(self.folder.name.removeprefix("linux-"))
-        found = re.search(rf"^Package: linux-image-(\d+\.\d+\.\d+(?:-\d+|\+deb\d+)-amd64)\n(?:.+\n)*?Version: {version}\n",
-                          known, re.M)
+        version, name = re.escape(self.folder.name.removeprefix("linux-")), r"\d+\.\d+\.\d+(?:-\d+|\+deb\d+)"
+        found = re.search(rf"^Package: linux-image-({name}-{ARCH.debian})\n(?:.+\n)*?Version: {version}\n", known, re.M)
         return found[1] if found else None
 
     def boot(self, image, command, out, label, *options, pattern=ktap.TESTS, unit="tests"):

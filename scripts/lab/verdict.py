@@ -95,8 +95,8 @@ def count(guest, result):
 
 def table(stock, patched, expected):
     """The rows of the table: lists of three cells; None is a rule."""
-    release = stock.get("kernel") or "?"
-    rows = [["side effect of a rejected hit", f"{release} stock", f"{release} + series"], None]
+    releases = [guest.get("kernel") or "?" for guest in (stock, patched)]
+    rows = [["side effect of a rejected hit", f"{releases[0]} stock", f"{releases[1]} + series"], None]
     for effect_id, effect in stock["effects"].items():
         rows.append([effect["title"], effect["result"],
                      patched["effects"].get(effect_id, {"result": "?"})["result"]])
