@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-/* In place of a live patch that could not be built. */
+/* Installed in place of a live patch that could not be built. */
 #include <linux/module.h>
+#include "why.h"
 
 static int __init stub_init(void)
 {

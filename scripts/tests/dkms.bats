@@ -1,0 +1,146 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0
+# The package of the live patch, as dkms runs it: with the files of scripts/livepatch/deb and with the folders of
+# the machine in $T, and kernel headers that "build" a module as a program.
+load common
+
+kernel=6.1.0-99-amd64
+name=perf_bpf_filter_livepatch
+
+# A line each of what a shell, make, a printf or the compiler might take for more than a text. Each command in
+# them would leave a file in $T/ran.
+hostile() {
+	printf '%s\n' "an apostrophe's" "'; touch $T/ran/quoted; '" "\"; touch $T/ran/in-quotes; \"" \
+		"\$(touch $T/ran/shell)" "\$(shell touch $T/ran/make)" "\$\$(touch $T/ran/dollars)" "\`touch $T/ran/backquotes\`" \
+		"'\"\$(touch $T/ran/both)\"'" "& touch $T/ran/and &" "; touch $T/ran/semicolon #" "> $T/ran/redirected" \
+		'one \ two \\ \n \' '%s %n %d %' '*/ ??/ // #include <none.h>' "\$HOME" -e
+	printf '%b\n' 'Gr\0303\0274n \0302\0233 \0377' '\033[31mred\033[0m \007 \r' 'a\tb\001\177'
+}
+
+# harmless FILE: what may be left of it in a C string, printable ASCII without quotes, backslashes
+# and trigraphs.
+harmless() {
+	LC_ALL=C tr -cd ' !#-&(-[]-~' <"$1" | tr -s '?'
+}
+
+# The package's folder, $pkg, with what is the machine's in $T, and where dkms builds, $T/dkms.
+packaged() {
+	pkg=$T/usr/src/perf-bpf-filter-livepatch
+	mkdir -p "$pkg/scripts" "$pkg/patches/linux-6.1" "$T/dkms" "$T/ran"
+	cp -r "$SCRIPTS"/{lib.sh,lab,arch,debian,fetch,image,livepatch} "$pkg/scripts/"
+	cp -r "$SCRIPTS/../patches/livepatch" "$pkg/patches/"
+	cp "$SCRIPTS/../patches/linux-6.1/series" "$pkg/patches/linux-6.1/"
+	find "$pkg/scripts/livepatch" -type f -exec sed -i "s|/var/cache/|$T/var/cache/|g; s|/lib/modules/|$T/modules/|g; s|/boot/|$T/boot/|g" {} +
+	cache=$T/var/cache/perf-bpf-filter-livepatch
+	headers=$T/modules/$kernel/build
+	mkdir -p "$headers/include/linux"
+	echo CONFIG_LIVEPATCH=y >"$headers/.config"
+	cat >"$headers/include/linux/module.h" <<-'END_OF_FILE'
+		#include <errno.h>
+		#include <stdio.h>
+		#define __init
+		#define pr_warn printf
+		#define KBUILD_MODNAME "stub"
+		#define module_init(f) int main(void) { return f() != -ENODEV; }
+		#define MODULE_LICENSE(text) _Static_assert(1, text)
+		#define MODULE_DESCRIPTION(text) _Static_assert(1, text)
+	END_OF_FILE
+	printf 'modules:\n\t@gcc -std=gnu11 -Wall -Werror -Iinclude $(KCFLAGS) -o $(M)/%s.ko $(M)/%s.c\n' $name $name >"$headers/Makefile"
+}
+
+# As dkms does: in the copy of the sources that it made. Like an installation it fails if this fails.
+dkms_make() {
+	cd "$T/dkms" && rm -rf "$name.ko" stub && run "$pkg/scripts/livepatch/dkms/make" "${1:-$kernel}"
+}
+
+# build_says FILE [CODE]: what stands in for scripts/livepatch/build ends with that as its last line.
+build_says() {
+	printf '#!/bin/sh\necho first\ncat "%s"\necho\nexit %d\n' "$1" "${2:-1}" >"$pkg/scripts/livepatch/build"
+}
+
+# stub_says PATTERN: the module says this when it is loaded, and nothing that it was made of was run.
+stub_says() {
+	[ -z "$(ls "$T/ran")" ] || { printf 'was run: %s\n' "$(ls "$T/ran")" && return 1; }
+	[ "$status" -eq 0 ] || { printf '%s\n' "$output" && return 1; }
+	run "$T/dkms/$name.ko"
+	# shellcheck disable=SC2053
+	[ "$status" -eq 0 ] && [[ $output == "stub: there is none for this kernel: "$1 ]] || { printf '%s\n' "$output" && return 1; }
+}
+
+@test "dkms: what a log says is in the stub as a text, and nothing of it is run" {
+	packaged
+	hostile >"$T/lines"
+	# Each alone, as one of them may hide what another does; then all at once.
+	tr '\n' ' ' <"$T/lines" >>"$T/lines"
+	while IFS= read -r line; do
+		printf '%s' "$line" >"$T/message"
+		build_says "$T/message"
+		dkms_make
+		why=$(harmless "$T/message")
+		[ -n "$why" ]
+		stub_says "$(printf '%q' "$why")"
+	done <"$T/lines"
+}
+
+@test "dkms: no message of ours keeps a kernel from being installed" {
+	packaged
+	# As they stand in the source, with an apostrophe, a dollar or a backquote in them.
+	grep -hoE '\bdie\(?.*"[^"]*"' "$SCRIPTS"/livepatch/{build,*.cc} "$SCRIPTS"/{lib.sh,fetch,image,debian} | grep "['\`\$]" >"$T/messages"
+	[ "$(wc -l <"$T/messages")" -ge 20 ]
+	while IFS= read -r message; do
+		printf '%s' "$message" >"$T/message"
+		build_says "$T/message"
+		dkms_make
+		stub_says "$(printf '%q' "$(harmless "$T/message")")"
+	done < <(grep "'" "$T/messages" | head -n 5; grep '`' "$T/messages" | head -n 2; grep '\$' "$T/messages" | head -n 3)
+}
+
+@test "dkms: the reason phrase of an HTTP server comes through apt-get and fetch as a text" {
+	packaged
+	cat >"$T/packages" <<-END_OF_FILE
+		Package: linux-source-6.1
+		Version: 6.1.192-2
+		Architecture: all
+		Maintainer: t <t@localhost>
+		Filename: pool/linux-source-6.1_6.1.192-2_all.deb
+		Size: 1000
+		SHA256: $(printf 0%.0s {1..64})
+		Description: t
+	END_OF_FILE
+	# apt takes no more than 359 bytes of it.
+	printf '%s' "Not'Found \$(shell touch $T/ran/1) \`touch $T/ran/2\` ';touch $T/ran/3;' \"x\" \\ %s" $' \303\274 \e[31mred' >"$T/reason"
+	python3 "$BATS_TEST_DIRNAME/reason.py" "$T/packages" "$T/reason" >"$T/port" 2>"$T/served" 3>&- &
+	server=$!
+	for _ in $(seq 100); do [ -s "$T/port" ] && break; sleep 0.1; done
+	mkdir -p "$T"/apt/{state/lists/partial,cache/archives/partial} "$T/boot"
+	echo "deb [trusted=yes] http://127.0.0.1:$(cat "$T/port")/ ./" >"$T/apt/sources.list"
+	cat >"$T/apt/apt.conf" <<-END_OF_FILE
+		Dir::Etc::sourcelist "$T/apt/sources.list";
+		Dir::Etc::sourceparts "/dev/null";
+		Dir::State "$T/apt/state";
+		Dir::State::status "/dev/null";
+		Dir::Cache "$T/apt/cache";
+		#clear APT::Update;
+		#clear DPkg;
+		Acquire::http::Proxy "DIRECT";
+		Acquire::http::Timeout "10";
+		Acquire::Retries "0";
+		Acquire::Languages "none";
+		Acquire::ForceIPv4 "true";
+	END_OF_FILE
+	export APT_CONFIG=$T/apt/apt.conf
+	# As after the last update of the machine.
+	apt-get update >"$T/update.log" 2>&1
+	[[ $(apt-cache madison linux-source-6.1) == *" 6.1.192-2 "* ]]
+	# What build asks of the machine before it fetches.
+	echo image >"$T/boot/vmlinuz-$kernel"
+	command_is dpkg-query 'case $* in *Version*) printf 6.1.192-2 ;; *) printf installed ;; esac'
+	tools=$cache/livepatch/tools-$(. /etc/os-release && echo "$VERSION_ID")
+	mkdir -p "$tools"
+	for tool in symbols cut seal; do printf '#!/bin/sh\n' >"$tools/$tool"; done
+	chmod +x "$tools"/*
+	dkms_make
+	kill $server
+	[[ $(tail -n 1 "$cache/$kernel.log") == "fetch: cannot download linux-source-6.1 6.1.192-2: "*"404 "*"Not'Found"*"touch $T/ran/1"* ]]
+	stub_says "fetch: cannot download linux-source-6.1 6.1.192-2: *404 *NotFound \$(shell touch $T/ran/1) \`touch $T/ran/2\` ;touch $T/ran/3; x  %s*"
+}
