@@ -8,9 +8,11 @@ TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 BUILD=$(realpath -m "${BUILD:-$TOP/build}")
 export BUILD
 
-# One line on stderr: what is wrong, where, what to do. Exit code 1; 2 for bad usage.
+# One line on stderr: what is wrong, where, what to do. Exit code 1; 2 for bad usage. It may end with what
+# a server sent: a terminal gets no control characters of it.
 die() {
-	printf '%s: %s\n' "${0##*/}" "$*" >&2
+	local LC_ALL=C message=$*
+	printf '%s: %s\n' "${0##*/}" "${message//[[:cntrl:]]/ }" >&2
 	exit 1
 }
 
@@ -18,6 +20,10 @@ usage() {
 	printf 'usage: %s\n' "$*" >&2
 	exit 2
 }
+
+# They stand on command lines of make and in programs for guests.
+[[ $TOP$BUILD != *[\$\`\"\'\\\;\&\|\<\>\(\)[:cntrl:]]* ]] ||
+	die "$TOP or $BUILD: a path with quotes, backslashes, parentheses or any of \$ \` ; & | < > cannot go to make; move it, or set BUILD=/path"
 
 # lab QUESTION [ARGUMENT...]: what the readers say, see lab/__main__.py
 lab() {
@@ -114,6 +120,7 @@ apt_lines() {
 # machine has configured; WHAT is wanted from it.
 private_apt() {
 	local suite=$1 dir=$BUILD/apt/$1 label=Debian uri
+	[[ $suite =~ ^[a-z][a-z0-9-]*$ ]] || die "not the name of a suite: $suite"
 	[[ $suite != *-security ]] || label=Debian-Security
 	uri=$(archive "$label")
 	if [ -z "$uri" ] && [ "$(id -u)" -eq 0 ]; then

@@ -27,9 +27,17 @@ sys.stdout.reconfigure(line_buffering=True)
 
 
 def die(message, code=1):
-    """One line on stderr: what is wrong, where, what to do. Exit code 1; 2 for bad usage."""
+    """One line on stderr: what is wrong, where, what to do. Exit code 1; 2 for bad usage. It may end with
+    the last line of a log: a terminal gets no control characters of it."""
+    message = re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", str(message))
     print(f"{pathlib.Path(sys.argv[0]).name}: {message}", file=sys.stderr)
     sys.exit(code)
+
+
+# They stand on command lines of make and in programs for guests.
+if re.search(r"""[$`"'\\;&|<>()\x00-\x1f\x7f]""", f"{TOP}{BUILD}"):
+    die(f"{TOP} or {BUILD}: a path with quotes, backslashes, parentheses or any of $ ` ; & | < > cannot go to make; "
+        "move it, or set BUILD=/path")
 
 
 class Arguments(argparse.ArgumentParser):

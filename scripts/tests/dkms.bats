@@ -50,7 +50,7 @@ packaged() {
 
 # As dkms does: in the copy of the sources that it made. Like an installation it fails if this fails.
 dkms_make() {
-	cd "$T/dkms" && rm -rf "$name.ko" stub && run "$pkg/scripts/livepatch/dkms/make" "${1:-$kernel}"
+	cd "$T/dkms" && rm -rf "$name.ko" stub && run "$pkg/scripts/livepatch/dkms/make" "$kernel"
 }
 
 # build_says FILE [CODE]: what stands in for scripts/livepatch/build ends with that as its last line.
@@ -143,4 +143,37 @@ stub_says() {
 	kill $server
 	[[ $(tail -n 1 "$cache/$kernel.log") == "fetch: cannot download linux-source-6.1 6.1.192-2: "*"404 "*"Not'Found"*"touch $T/ran/1"* ]]
 	stub_says "fetch: cannot download linux-source-6.1 6.1.192-2: *404 *NotFound \$(shell touch $T/ran/1) \`touch $T/ran/2\` ;touch $T/ran/3; x  %s*"
+}
+
+@test "dkms: names and paths that are programs are refused in one line" {
+	mkdir "$T/ran"
+	for bad in "\$(touch $T/ran/1)" "6.1\`touch $T/ran/2\`" "6.1;touch $T/ran/3" '../../x' '6.1\x2e1' "6.1'" $'6.1\n2'; do
+		run "$SCRIPTS/fetch" 6.1 "$bad"
+		one_line "fetch: not the version of a package or of Linux: *"
+		run "$SCRIPTS/fetch" "$bad"
+		one_line "fetch: no such base: *"
+		run "$SCRIPTS/image" "$bad"
+		one_line "image: not the name of a kernel, as uname -r has it: *"
+		run "$SCRIPTS/image" 6.1.0-56-amd64 "$bad"
+		one_line "image: not the name of a suite: *"
+		run "$SCRIPTS/livepatch/build" "$bad"
+		one_line "build: not the name of a kernel, as uname -r has it: *"
+		[ "$(id -u)" -ne 0 ] || run "$SCRIPTS/livepatch/try-deb" 6.1.0-50-amd64 "$bad"
+		one_line "*: not the name of a kernel, as uname -r has it: *"
+	done
+	for bad in '$(touch ran)' '`touch ran`' "a';touch ran;'" 'a&b' 'a\b' 'a"b' $'a\nb'; do
+		BUILD=$T/$bad run "$SCRIPTS/image" 6.1.0-56-amd64
+		one_line "image: * or $T/*: a path with quotes, *"
+		BUILD=$T/$bad run "$SCRIPTS/try" 6.1
+		one_line "try: * or $T/*: a path with quotes, *"
+		[ -z "$(find "$T" -mindepth 1 ! -path "$T/ran" ! -path "$T/bin")" ]
+	done
+	[ -z "$(ls "$T/ran")" ]
+}
+
+@test "dkms: no message takes a control character to the terminal" {
+	run bash -c '. "$1/lib.sh"; die "$2"' x "$SCRIPTS" $'404 \e[31mNot \a\r\n Found \303\274'
+	[ "$output" = $'x: 404  [31mNot     Found \303\274' ]
+	run python3 -c 'import sys; sys.path.insert(0, sys.argv[1]); sys.argv[0] = "x"; import lab; lab.die(sys.argv[2])' "$SCRIPTS" $'404 \e[31mNot \a\r\n \302\233Found \303\274'
+	[ "$output" = $'x: 404  [31mNot      Found \303\274' ]
 }
