@@ -16,6 +16,15 @@ die() {
 	exit 1
 }
 
+# later MESSAGE: die, for a reason that may have gone the next time, such as a network that is down. For dkms/make,
+# which sets FROM_DKMS, the exit code is 75, and it is tried again at the next boot. FROM_DKMS also means that apt may
+# be in the middle of an installation: nothing is installed then, and no list of the machine's is read anew.
+later() {
+	local code=1
+	[ -z "${FROM_DKMS:-}" ] || code=75
+	(die "$@") || exit $code
+}
+
 usage() {
 	printf 'usage: %s\n' "$*" >&2
 	exit 2
@@ -123,13 +132,13 @@ private_apt() {
 	[[ $suite =~ ^[a-z][a-z0-9-]*$ ]] || die "not the name of a suite: $suite"
 	[[ $suite != *-security ]] || label=Debian-Security
 	uri=$(archive "$label")
-	if [ -z "$uri" ] && [ "$(id -u)" -eq 0 ]; then
+	if [ -z "$uri" ] && [ "$(id -u)" -eq 0 ] && [ -z "${FROM_DKMS:-}" ]; then
 		# On a machine whose lists were never read nothing has a label yet.
 		apt-get update >&2 || die "apt-get update failed"
 		uri=$(archive "$label")
 	fi
 	[ -n "$uri" ] ||
-		die "$2 comes from $suite, and no $label archive is in apt's configuration; add one to sources.list and run apt-get update"
+		later "$2 comes from $suite, and no $label archive is in apt's configuration; add one to sources.list and run apt-get update"
 	mkdir -p "$dir/lists/partial" "$dir/cache" 2>/dev/null || die "cannot write to $BUILD"
 	dir=$(realpath "$dir")
 	echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg target=Packages] $uri $suite main" \

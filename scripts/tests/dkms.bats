@@ -25,12 +25,14 @@ harmless() {
 
 # The package's folder, $pkg, with what is the machine's in $T, and where dkms builds, $T/dkms.
 packaged() {
-	pkg=$T/usr/src/perf-bpf-filter-livepatch
-	mkdir -p "$pkg/scripts" "$pkg/patches/linux-6.1" "$T/dkms" "$T/ran"
+	pkg=$T/usr/src/perf-bpf-filter-livepatch-1.0
+	mkdir -p "$pkg/scripts" "$pkg/patches/linux-6.1" "$T/dkms" "$T/ran" "$T/var/lib/dpkg"
+	command_is logger 'echo "$*" >>"'"$T"'/syslog"'
 	cp -r "$SCRIPTS"/{lib.sh,lab,arch,debian,fetch,image,livepatch} "$pkg/scripts/"
 	cp -r "$SCRIPTS/../patches/livepatch" "$pkg/patches/"
 	cp "$SCRIPTS/../patches/linux-6.1/series" "$pkg/patches/linux-6.1/"
-	find "$pkg/scripts/livepatch" -type f -exec sed -i "s|/var/cache/|$T/var/cache/|g; s|/lib/modules/|$T/modules/|g; s|/boot/|$T/boot/|g" {} +
+	find "$pkg/scripts/livepatch" -type f -exec sed -i \
+		"s|/var/|$T/var/|g; s|/lib/modules/|$T/modules/|g; s|/boot/|$T/boot/|g" {} +
 	cache=$T/var/cache/perf-bpf-filter-livepatch
 	headers=$T/modules/$kernel/build
 	mkdir -p "$headers/include/linux"
@@ -56,6 +58,24 @@ dkms_make() {
 # build_says FILE [CODE]: what stands in for scripts/livepatch/build ends with that as its last line.
 build_says() {
 	printf '#!/bin/sh\necho first\ncat "%s"\necho\nexit %d\n' "$1" "${2:-1}" >"$pkg/scripts/livepatch/build"
+}
+
+# machine STATUS: what build asks of it before it fetches; STATUS is what dpkg says of every package. apt knows the
+# source and does not reach its archive; all that it is asked is in $T/asked.
+machine() {
+	local tools
+	mkdir -p "$T/boot"
+	echo image >"$T/boot/vmlinuz-$kernel"
+	command_is id 'echo 0'
+	command_is dpkg-query 'case $* in *Version*) printf 6.1.192-2 ;; *) printf '"$1"' ;; esac'
+	tools=$cache/livepatch/tools-$(. /etc/os-release && echo "$VERSION_ID")
+	mkdir -p "$tools"
+	for tool in symbols cut seal; do printf '#!/bin/sh\n' >"$tools/$tool"; done
+	chmod +x "$tools"/*
+}
+no_network() {
+	command_is apt-cache 'echo "linux-source-6.1 | 6.1.192-2 | x"'
+	command_is apt-get 'echo "$*" >>"'"$T"'/asked"; echo "E: Could not resolve '"'mirror'"'"; exit 100'
 }
 
 # stub_says PATTERN: the module says this when it is loaded, and nothing that it was made of was run.
@@ -112,7 +132,7 @@ stub_says() {
 	python3 "$BATS_TEST_DIRNAME/reason.py" "$T/packages" "$T/reason" >"$T/port" 2>"$T/served" 3>&- &
 	server=$!
 	for _ in $(seq 100); do [ -s "$T/port" ] && break; sleep 0.1; done
-	mkdir -p "$T"/apt/{state/lists/partial,cache/archives/partial} "$T/boot"
+	mkdir -p "$T"/apt/{state/lists/partial,cache/archives/partial}
 	echo "deb [trusted=yes] http://127.0.0.1:$(cat "$T/port")/ ./" >"$T/apt/sources.list"
 	cat >"$T/apt/apt.conf" <<-END_OF_FILE
 		Dir::Etc::sourcelist "$T/apt/sources.list";
@@ -132,13 +152,7 @@ stub_says() {
 	# As after the last update of the machine.
 	apt-get update >"$T/update.log" 2>&1
 	[[ $(apt-cache madison linux-source-6.1) == *" 6.1.192-2 "* ]]
-	# What build asks of the machine before it fetches.
-	echo image >"$T/boot/vmlinuz-$kernel"
-	command_is dpkg-query 'case $* in *Version*) printf 6.1.192-2 ;; *) printf installed ;; esac'
-	tools=$cache/livepatch/tools-$(. /etc/os-release && echo "$VERSION_ID")
-	mkdir -p "$tools"
-	for tool in symbols cut seal; do printf '#!/bin/sh\n' >"$tools/$tool"; done
-	chmod +x "$tools"/*
+	machine installed
 	dkms_make
 	kill $server
 	[[ $(tail -n 1 "$cache/$kernel.log") == "fetch: cannot download linux-source-6.1 6.1.192-2: "*"404 "*"Not'Found"*"touch $T/ran/1"* ]]
@@ -176,4 +190,134 @@ stub_says() {
 	[ "$output" = $'x: 404  [31mNot     Found \303\274' ]
 	run python3 -c 'import sys; sys.path.insert(0, sys.argv[1]); sys.argv[0] = "x"; import lab; lab.die(sys.argv[2])' "$SCRIPTS" $'404 \e[31mNot \a\r\n \302\233Found \303\274'
 	[ "$output" = $'x: 404  [31mNot      Found \303\274' ]
+}
+
+@test "dkms: amid an upgrade, tools that work are tools, and apt is asked for the source alone" {
+	packaged
+	machine half-configured
+	no_network
+	dkms_make
+	stub_says "fetch: cannot download linux-source-6.1 6.1.192-2: E: Could not resolve mirror; *"
+	[[ $(cat "$T/asked") == *"download linux-source-6.1=6.1.192-2" ]]
+	[ -e "$cache/$kernel.again" ]
+	[[ $(cat "$cache/$kernel.why") == "fetch: cannot download "* ]]
+	[[ $(cat "$T/syslog") == *"no live patch for $kernel: fetch: cannot download "* ]]
+	# The user who runs build is told, or has installed, what is missing; its exit code is as it was.
+	BUILD=$cache run "$pkg/scripts/livepatch/build" "$kernel"
+	[ "$status" -eq 1 ]
+	[[ ${lines[-1]} == "fetch: cannot download "* ]]
+}
+
+@test "dkms: what is missing now may be there at the next boot, and is not installed by dkms" {
+	packaged
+	machine installed
+	no_network
+	# All but g++, as while it is being unpacked.
+	mkdir "$T/usr/bin"
+	ln -s /usr/bin/* "$T/usr/bin/"
+	rm "$T"/usr/bin/g++*
+	PATH=$T/bin:$T/usr/bin dkms_make
+	stub_says "build: packages are missing, or not unpacked yet: g++ libelf-dev"
+	[ ! -e "$T/asked" ]
+	[ -e "$cache/$kernel.again" ]
+}
+
+@test "dkms: what this kernel cannot have is said, and not tried again" {
+	packaged
+	machine installed
+	no_network
+	: >"$headers/.config"
+	touch "$cache/$kernel.again"
+	dkms_make
+	stub_says "build: $kernel cannot be patched live: CONFIG_LIVEPATCH is not set"
+	[ ! -e "$cache/$kernel.again" ]
+	[[ $(cat "$cache/$kernel.why") == "build: $kernel cannot be patched live: "* ]]
+}
+
+@test "dkms: a full disk and a killed build are reasons that pass" {
+	packaged
+	echo "cc1: error: No space left on device" >"$T/message"
+	build_says "$T/message"
+	dkms_make
+	stub_says "cc1: *"
+	[ -e "$cache/$kernel.again" ]
+	echo "compiling" >"$T/message"
+	build_says "$T/message" 143
+	dkms_make
+	stub_says "build: killed, exit status 143; its last line was: compiling"
+	[ -e "$cache/$kernel.again" ]
+	printf '#!/bin/sh\nexit 2\n' >"$pkg/scripts/livepatch/build"
+	dkms_make
+	stub_says "build: exit status 2 without a message"
+	[ ! -e "$cache/$kernel.again" ]
+}
+
+# A dkms that builds as the real one does, and installs to $T/installed.
+fake_dkms() {
+	running=$(uname -r)
+	cp -r "$T/modules/$kernel" "$T/modules/$running"
+	command_is dkms 'echo "$*" >>"'"$T"'/steps"
+[[ $* == "$1 --force -m perf-bpf-filter-livepatch -v 1.0 -k '"$running"'" ]] || exit 9
+cd "'"$T"'/dkms" && case $1 in
+build) rm -f '$name'.ko && "'"$pkg"'/scripts/livepatch/dkms/make" "${*: -1}" ;;
+install) cp '$name'.ko "'"$T"'/installed" ;;
+esac'
+}
+
+@test "dkms: what could not be built is built again, with one line for each outcome" {
+	packaged
+	fake_dkms
+	mkdir -p "${cache%/*}"
+	echo "no network" >"$T/message"
+	build_says "$T/message" 75
+	run "$pkg/scripts/livepatch/dkms/again"
+	one_line "no live patch for $running: no network; see $cache/$running.log; the next attempt is at the next boot"
+	build_says "$T/message" 1
+	run "$pkg/scripts/livepatch/dkms/again"
+	one_line "no live patch for $running: no network; see $cache/$running.log"
+	build_says "$T/message" 75
+	run "$pkg/scripts/livepatch/dkms/again"
+	printf '#!/bin/sh\nmkdir -p "$BUILD/livepatch/$1" && echo module >"$BUILD/livepatch/$1/%s.ko"\n' $name >"$pkg/scripts/livepatch/build"
+	run "$pkg/scripts/livepatch/dkms/again"
+	[ "$status" -eq 0 ]
+	[ "$output" = "the live patch for $running is built" ]
+	[ "$(cat "$T/installed")" = module ]
+	[ ! -e "$cache/$running.again" ] && [ ! -e "$cache/$running.why" ]
+	command_is dkms 'exit 3'
+	run "$pkg/scripts/livepatch/dkms/again"
+	one_line "no live patch for $running: dkms failed, see $cache/dkms.log; the next attempt is at the next boot"
+}
+
+@test "dkms: it is built again when apt has ended, not beside it" {
+	packaged
+	fake_dkms
+	mkdir -p "${cache%/*}"
+	printf '#!/bin/sh\nmkdir -p "$BUILD/livepatch/$1" && echo module >"$BUILD/livepatch/$1/%s.ko"\n' $name >"$pkg/scripts/livepatch/build"
+	python3 -c 'import fcntl, sys, time
+lock = open(sys.argv[1], "w")
+fcntl.lockf(lock, fcntl.LOCK_EX)
+print("locked", flush=True)
+time.sleep(3)
+open(sys.argv[2], "a").write("apt has ended\n")' "$T/var/lib/dpkg/lock-frontend" "$T/steps" >"$T/locked" 3>&- &
+	for _ in $(seq 100); do [ -s "$T/locked" ] && break; sleep 0.1; done
+	run "$pkg/scripts/livepatch/dkms/again"
+	[ "$status" -eq 0 ]
+	[ "$(cut -d ' ' -f 1 "$T/steps" | xargs)" = "apt build install" ]
+	sed -i 's/^WAIT = .*/WAIT = 0/' "$pkg/scripts/livepatch/dkms/again"
+	flock_by_apt=$(python3 -c 'import fcntl, subprocess, sys
+lock = open(sys.argv[1], "w")
+fcntl.lockf(lock, fcntl.LOCK_EX)
+print(subprocess.run([sys.argv[2]], capture_output=True, text=True).stderr, end="")' "$T/var/lib/dpkg/lock-frontend" "$pkg/scripts/livepatch/dkms/again")
+	[[ $flock_by_apt == "no live patch for $running: apt has held $T/var/lib/dpkg/lock-frontend for 0 minutes; "* ]]
+}
+
+@test "dkms: the units start in that order, and only where they are needed" {
+	mkdir -p "$T/units"
+	for unit in "" -build; do
+		file=$SCRIPTS/livepatch/dkms/${unit:+build.}service
+		sed "s/@VERSION@/1.0/; s,^Exec\([A-Za-z]*\)=/usr/src/[^ ]*,Exec\1=/bin/true," "$file" >"$T/units/perf-bpf-filter-livepatch$unit.service"
+	done
+	command -v systemd-analyze >/dev/null || skip "no systemd-analyze"
+	run systemd-analyze verify --man=no "$T"/units/*.service
+	[ "$status" -eq 0 ] && [ -z "$output" ]
 }
