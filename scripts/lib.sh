@@ -152,5 +152,23 @@ private_apt() {
 	Dir::Cache "$dir/cache";
 	END
 	# shellcheck disable=SC2034
-	apt=(-c "$dir/apt.conf" -o APT::Sandbox::User=root)
+	apt=(-c "$dir/apt.conf")
+}
+
+# apt_download FOLDER PACKAGE...: to FOLDER/debs, by the options apt=(...); what apt says is in FOLDER/apt.log. When root
+# runs apt, what talks to the network runs as _apt, provided that it may write there. What root does not own in the end
+# was not put there by apt itself, which checks it.
+apt_download() {
+	local folder=$1 debs=$1/debs deb
+	shift
+	rm -rf "$debs"
+	mkdir -p "$debs" || return
+	[ $EUID -ne 0 ] || chown _apt "$debs" 2>/dev/null || true
+	(cd "$debs" && apt-get -q "${apt[@]}" download "$@") >"$folder/apt.log" 2>&1 </dev/null || return
+	[ $EUID -ne 0 ] || chown root "$debs" || return
+	for deb in "$debs"/*.deb; do
+		[ -f "$deb" ] && [ ! -L "$deb" ] && [ -O "$deb" ] && continue
+		echo "E: $deb is not what apt has checked" >>"$folder/apt.log"
+		return 1
+	done
 }

@@ -60,9 +60,15 @@ static int __init hole_is_zero(void)
 	int ret = 0;
 
 	rcu_read_lock();
-	for_each_process_thread(group, task)
-		if (task->bpf_instrumentation_off)
-			ret = -EUCLEAN;
+	for_each_process_thread(group, task) {
+		if (!task->bpf_instrumentation_off)
+			continue;
+		pr_err("%s: task %d uses a hole of task_struct; reboot\n",
+		       THIS_MODULE->name, task_pid_nr(task));
+		ret = -EUCLEAN;
+		goto out;
+	}
+out:
 	rcu_read_unlock();
 	return ret;
 }

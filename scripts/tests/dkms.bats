@@ -31,8 +31,8 @@ packaged() {
 	cp -r "$SCRIPTS"/{lib.sh,lab,arch,debian,fetch,image,livepatch} "$pkg/scripts/"
 	cp -r "$SCRIPTS/../patches/livepatch" "$pkg/patches/"
 	cp "$SCRIPTS/../patches/linux-6.1/series" "$pkg/patches/linux-6.1/"
-	find "$pkg/scripts/livepatch" -type f -exec sed -i \
-		"s|/var/|$T/var/|g; s|/lib/modules/|$T/modules/|g; s|/boot/|$T/boot/|g" {} +
+	find "$pkg/scripts/livepatch" -type f -exec sed -i "s|/var/|$T/var/|g; s|/lib/modules/|$T/modules/|g; s|/boot/|$T/boot/|g
+		s|/sys/|$T/sys/|g; s|/proc/\[|$T/proc/[|g; s|/sbin/modprobe|modprobe|g; s|/usr/src/[^ ]*@VERSION@|$pkg|g" {} +
 	cache=$T/var/cache/perf-bpf-filter-livepatch
 	headers=$T/modules/$kernel/build
 	mkdir -p "$headers/include/linux"
@@ -320,4 +320,179 @@ print(subprocess.run([sys.argv[2]], capture_output=True, text=True).stderr, end=
 	command -v systemd-analyze >/dev/null || skip "no systemd-analyze"
 	run systemd-analyze verify --man=no "$T"/units/*.service
 	[ "$status" -eq 0 ] && [ -z "$output" ]
+}
+
+# A kernel that the live patch can be loaded into, in $T/sys: insmod and modprobe begin its transition, which comes to
+# its end if the file "ends" is there. It has task 7, which anybody may have named, in the state that is left.
+fake_kernel() {
+	live=$T/sys/kernel/livepatch/$name
+	mkdir -p "$T/sys/kernel/livepatch" "$T/sys/module" "$T"/proc/7/task/7
+	printf '%b' 'worker\0033[31m%s' >"$T/proc/7/task/7/comm"
+	cat >"$T/bin/insmod" <<-END_OF_FILE
+		#!/bin/bash
+		[ ! -e "$T/refused" ] || { cat "$T/refused" >&2; exit 1; }
+		# modprobe calls it success if the module is there already.
+		[ ! -e "$T/sys/module/$name" ] || { [[ "\$*" != *--first-time* && \$0 == *modprobe ]]; exit; }
+		mkdir "$live" "$T/sys/module/$name"
+		echo 1 >"$live/enabled"; echo 1 >"$live/transition"; echo 0 >"$T/proc/7/task/7/patch_state"
+		exec 3>&- 
+		kernel() {
+			for _ in {1..100}; do
+				sleep 0.1
+				[ -e "$live" ] || return
+				if [ -e "$T/ends" ]; then echo 0 >"$live/transition"; echo -1 >"$T/proc/7/task/7/patch_state"; fi
+				if [ "\$(cat "$live/enabled")" = 0 ] && [ ! -e "$T/stays" ]; then rm -r "$live"; fi
+			done
+		}
+		kernel >/dev/null 2>&1 &
+	END_OF_FILE
+	chmod +x "$T/bin/insmod"
+	cp "$T/bin/insmod" "$T/bin/modprobe"
+	command_is rmmod 'rmdir "'"$T"'/sys/module/$1"'
+}
+
+# What the unit starts, or stops.
+unit() {
+	local command
+	command=$(sed -n "s/^Exec$1=//p" "$pkg/scripts/livepatch/dkms/service")
+	# shellcheck disable=SC2086
+	LIMIT=2 run $command
+}
+
+@test "dkms: the unit is active when the live patch is in force" {
+	packaged
+	fake_kernel
+	touch "$T/ends"
+	unit Start
+	[ "$status" -eq 0 ]
+	[ "$(cat "$live/transition")$(cat "$live/enabled")" = 01 ]
+	unit Stop
+	[ "$status" -eq 0 ]
+	[ ! -e "$live" ] && [ ! -e "$T/sys/module/$name" ]
+}
+
+@test "dkms: the unit fails if the transition has no end, names the task, and takes the live patch off" {
+	packaged
+	fake_kernel
+	unit Start
+	[ "$status" -eq 1 ]
+	[ "${lines[0]}" = "cycle: $name is not in force after 2 s, because of 7 (worker[31m%s)" ]
+	[ ! -e "$live" ] && [ ! -e "$T/sys/module/$name" ]
+}
+
+@test "dkms: the unit fails if another is loaded already, enabled or disabled, or was left" {
+	packaged
+	fake_kernel
+	mkdir -p "$live" "$T/sys/module/$name"
+	echo 0 >"$live/enabled"
+	echo 1 >"$live/transition"
+	unit Start
+	one_line "cycle: $name is loaded already, enabled 0, in transition 1; take it off first: *"
+	echo 1 >"$live/enabled"
+	echo 0 >"$live/transition"
+	unit Start
+	one_line "cycle: $name is loaded already, enabled 1, in transition 0; *"
+	# A wait for its end was cut short: it is in memory, and out of force.
+	rm -r "$live"
+	touch "$T/ends"
+	unit Start
+	[ "$status" -eq 0 ]
+	[ "$(cat "$live/transition")$(cat "$live/enabled")" = 01 ]
+}
+
+@test "dkms: taking it off has an end, too, and says why it cannot be" {
+	packaged
+	fake_kernel
+	touch "$T/ends" "$T/stays"
+	unit Start
+	[ "$status" -eq 0 ]
+	rm "$T/ends"
+	echo 1 >"$T/proc/7/task/7/patch_state"
+	unit Stop
+	one_line "cycle: $name is still in use after 2 s, by 7 (worker[[]31m%s); it will be gone when these have left the kernel"
+	rm -r "$live"
+	unit Stop
+	[ "$status" -eq 0 ]
+	unit Stop
+	[ "$status" -eq 1 ]
+}
+
+@test "dkms: the unit says why there is a stub" {
+	packaged
+	fake_kernel
+	mkdir -p "$cache"
+	echo "modprobe: ERROR: No such device" >"$T/refused"
+	echo "build: cannot" >"$cache/$(uname -r).why"
+	unit Start
+	[ "$status" -eq 1 ]
+	[ "${lines[-1]}" = "no live patch for $(uname -r): build: cannot" ]
+}
+
+@test "dkms: two kernels at once do not take each other's work" {
+	packaged
+	cp -r "$T/modules/$kernel" "$T/modules/6.1.0-98-amd64"
+	cat >"$pkg/scripts/livepatch/build" <<-END_OF_FILE
+		#!/bin/sh
+		mkdir -p "\$BUILD/livepatch/\$1" && echo "\$1" >"\$BUILD/livepatch/\$1/$name.ko" && sleep 1
+	END_OF_FILE
+	mkdir "$T/dkms-98"
+	(cd "$T/dkms-98" && sleep 0.5 && "$pkg/scripts/livepatch/dkms/make" 6.1.0-98-amd64) >"$T/other" 2>&1 3>&- &
+	dkms_make
+	[ "$status" -eq 0 ]
+	wait
+	[ ! -s "$T/other" ]
+	[ "$(cat "$T/dkms/$name.ko" "$T/dkms-98/$name.ko" | xargs)" = "$kernel 6.1.0-98-amd64" ]
+	[ -z "$(ls "$cache/livepatch")" ]
+}
+
+@test "dkms: apt downloads as its own user, into a folder of its own, and only what it has checked is taken" {
+	[ $EUID -eq 0 ] || skip "apt has another user when root runs it"
+	packaged
+	command_is apt-cache 'echo "linux-source-6.1 | 6.1.9-1 | x"'
+	# shellcheck disable=SC2016
+	command_is apt-get '[[ $* != *update* ]] || exit 1
+echo "$(stat -c %U .) $*" >>"'"$T"'/asked"
+eval "$FAKE_DEB"'
+	export FAKE_DEB='echo deb >x.deb'
+	run "$pkg/scripts/fetch" --deb 6.1 6.1.9-1
+	[ "$status" -eq 0 ]
+	[ "$(cat "${lines[-1]}")" = deb ]
+	[ "$(cat "$T/asked")" = "_apt -q download linux-source-6.1=6.1.9-1" ]
+	[ -z "$(find "$BUILD" -user _apt)" ]
+	# What the sandbox left is not apt's.
+	for FAKE_DEB in 'echo deb >x.deb; chown _apt x.deb' 'ln -s /etc/passwd x.deb' 'mkdir x.deb' ':'; do
+		rm -rf "$BUILD"
+		run "$pkg/scripts/fetch" --deb 6.1 6.1.9-1
+		[ "$status" -eq 1 ]
+		[[ ${lines[-1]} == "fetch: cannot download linux-source-6.1 6.1.9-1: E: "*" is not what apt has checked; "* ]]
+		[ -z "$(find "$BUILD" -name '*.deb')" ]
+	done
+	! grep -rn 'Sandbox' "$SCRIPTS" --include=* --exclude-dir=tests
+}
+
+@test "dkms: a key that does not sign is told with the reason" {
+	mkdir -p "$T/headers/scripts"
+	printf '#!/bin/sh\necho "At main.c:167: bad decrypt" >&2\nexit 1\n' >"$T/headers/scripts/sign-file"
+	chmod +x "$T/headers/scripts/sign-file"
+	touch "$T/key" "$T/cert"
+	KEY=$T/key CERT=$T/cert run "$SCRIPTS/livepatch/sign" "$T/headers" "$T/module.ko"
+	one_line "sign: cannot sign with $T/key and $T/cert: At main.c:167: bad decrypt"
+}
+
+@test "dkms: the package is for amd64, and has all that its scripts and units call" {
+	git -C "$SCRIPTS/.." rev-parse -q --verify HEAD >/dev/null || skip "not a git tree"
+	mkdir "$T/top"
+	git init -q "$T/top"
+	cp -r "$SCRIPTS" "$SCRIPTS/../patches" "$SCRIPTS/../COPYING" "$T/top/"
+	git -C "$T/top" -c user.name=t -c user.email=t@localhost commit -q --allow-empty -m t
+	run "$T/top/scripts/livepatch/deb"
+	[ "$status" -eq 0 ]
+	[[ $output == "$T/top/dist/perf-bpf-filter-livepatch_"*_amd64.deb ]]
+	[ "$(dpkg-deb -f "$output" Architecture)" = amd64 ]
+	dpkg-deb -R "$output" "$T/unpacked"
+	grep -rhoE '/usr/src/perf-bpf-filter-livepatch-[^ ;"]+/scripts[^ ;"]*' "$T/unpacked/DEBIAN" "$T/unpacked/lib" >"$T/called"
+	[ "$(wc -l <"$T/called")" -ge 4 ]
+	while read -r file; do [ -x "$T/unpacked$file" ]; done <"$T/called"
+	shellcheck -S warning "$T/unpacked/DEBIAN"/{postinst,prerm}
+	grep -q '^flock\|flock -w' "$T/unpacked/DEBIAN/prerm"
 }

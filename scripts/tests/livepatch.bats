@@ -375,7 +375,7 @@ kallsyms() {
 	KEY=$T/key CERT='' run "$SCRIPTS/livepatch/sign" "$headers" "$T/live.ko"
 	one_line "sign: KEY= and CERT= must both name a file: *"
 	KEY=$T/cert CERT=$T/cert run "$SCRIPTS/livepatch/sign" "$headers" "$T/live.ko"
-	one_line "sign: cannot sign with $T/cert and $T/cert"
+	one_line "sign: cannot sign with $T/cert and $T/cert: *"
 }
 
 @test "livepatch: build refuses in one line" {
