@@ -22,15 +22,31 @@ def names():
 
 def measured():
     """Those of which a kernel was booted on $ARCH, and stock-fails says what came of it."""
-    return [name for name in names() if Base(name).stock_fails(None) and
-            Base(name).of_arch("stock-fails").is_file()]
+    return [name for name in names() if not unmeasured(name)]
+
+
+def unmeasured(name):
+    """Why a base is not one of them, or None."""
+    expected = Base(name).of_arch("stock-fails")
+    path = expected.relative_to(TOP)
+    if not expected.is_file():
+        return f"{path} does not exist, so nothing says what its stock kernel must fail"
+    return None if Base(name).stock_fails(None) else f"{path} lists no test, so its stock kernel was never booted"
+
+
+def left_out(name):
+    """Why make matrix does not measure a base on $ARCH, or None. The source comes from Debian, from the
+    mirror that is named, or from the build folder."""
+    why = unmeasured(name)
+    if not why and "kernel.org" in Base(name).kernels()[0] and not os.environ.get("KERNEL_MIRROR") \
+            and not any(BUILD.glob(f"linux-{name}.*")):
+        why = "its source is on kernel.org; set KERNEL_MIRROR=https://cdn.kernel.org/pub/linux/kernel, or another mirror"
+    return why
 
 
 def at_hand():
-    """Of these those whose source can be had: from Debian, from the mirror that is named, or from the
-    build folder."""
-    return [name for name in measured() if "kernel.org" not in Base(name).kernels()[0]
-            or os.environ.get("KERNEL_MIRROR") or any(BUILD.glob(f"linux-{name}.*"))]
+    """The bases that make matrix measures."""
+    return [name for name in names() if not left_out(name)]
 
 
 def find(name=None):

@@ -88,3 +88,61 @@ measured() {
 	[ "$status" -eq 1 ]
 	[[ ${lines[-1]} == "matrix: 6.1 was measured with other patches or tests; make verify BASE=6.1 measures it again" ]]
 }
+
+# Of $ARCH, as make matrix runs it: each base is in the table, or named with the reason.
+@test "matrix: each base that is left out is named, with the reason" {
+	unset KERNEL_MIRROR
+	measured 6.1 fail
+	run "$SCRIPTS/matrix"
+	[ "$status" -eq 0 ]
+	[[ $output == *"matrix: 6.12 is left out: no results; make verify BASE=6.12 measures it"* ]]
+	[[ $output == *"matrix: 6.18 is left out: its source is on kernel.org; set KERNEL_MIRROR=https://"* ]]
+	[[ $output != *"matrix: 6.1 "* ]]
+	# A mirror has it, or an earlier run.
+	KERNEL_MIRROR=file:///mirror run "$SCRIPTS/matrix"
+	[[ $output == *"matrix: 6.18 is left out: no results; make verify BASE=6.18 measures it"* ]]
+	mkdir -p "$BUILD/linux-6.18.44"
+	run "$SCRIPTS/matrix"
+	[[ $output == *"matrix: 6.18 is left out: no results;"* ]]
+	ARCH=arm64 run "$SCRIPTS/matrix"
+	[[ $output == *"matrix: 6.1 arm64 is left out: no results; make verify BASE=6.1 ARCH=arm64 measures it"* ]]
+	[[ $output == *"matrix: 6.18 arm64 is left out: patches/linux-6.18/stock-fails.arm64 does not exist, "* ]]
+	# None is dropped without a word, and who asks for one base hears of that one alone.
+	[ "$(grep -c "^matrix: [0-9.]* arm64 is left out: " <<<"$output")" -eq "$(cat "$SCRIPTS"/../patches/linux-*/series | grep -c "^# BASE")" ]
+	run "$SCRIPTS/matrix" 6.1
+	[[ $output != *"left out"* ]]
+}
+
+@test "matrix: old results of a base whose source is gone are told as old" {
+	unset KERNEL_MIRROR
+	measured 6.18 fail
+	mv "$BUILD/linux-6.18" "$BUILD/elsewhere"
+	sed -i "s,$BUILD/linux-6.18,$BUILD/elsewhere," "$BUILD/results-6.18.json"
+	run "$SCRIPTS/matrix"
+	[ "$status" -eq 0 ]
+	[[ $output == *"matrix: 6.18 was not measured again: its source is on kernel.org; set KERNEL_MIRROR="* ]]
+}
+
+# make 4.3 does not pass what is set on its command line on to $(shell).
+@test "make matrix: KERNEL_MIRROR, BUILD and ARCH on its command line choose the bases" {
+	local verb
+	unset KERNEL_MIRROR BUILD
+	mkdir -p "$T/project/scripts/livepatch"
+	cp "$SCRIPTS/../Makefile" "$T/project"
+	cp -r "$SCRIPTS/lab" "$SCRIPTS/arch" "$T/project/scripts"
+	(cd "$SCRIPTS/.." && cp --parents patches/linux-*/series patches/linux-*/stock-fails* "$T/project")
+	for verb in verify kabi bench matrix livepatch/verify; do
+		printf '#!/bin/sh\necho "%s $*"\n' "$verb" >"$T/project/scripts/$verb"
+		chmod +x "$T/project/scripts/$verb"
+	done
+	run make -s -C "$T/project" matrix
+	[ "$status" -eq 0 ]
+	[[ $output == *"verify 6.1"* && $output != *"verify 6.18"* ]]
+	run make -s -C "$T/project" matrix KERNEL_MIRROR=file:///mirror
+	[[ $output == *"verify 6.18"* ]]
+	mkdir -p "$T/other/linux-6.18.44"
+	run make -s -C "$T/project" matrix BUILD="$T/other"
+	[[ $output == *"verify 6.18"* && $output != *"verify 6.6"* ]]
+	run make -s -C "$T/project" matrix ARCH=arm64 KERNEL_MIRROR=file:///mirror
+	[[ $output == *"verify 6.12"* && $output != *"verify 6.18"* ]]
+}
