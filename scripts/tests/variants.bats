@@ -108,10 +108,12 @@ told() {
 	done
 	command_is true ''
 	cp "$T/bin/true" "$work/selftests/perf_bpf_filter"
-	verb soak 6.1 14
+	verb soak 6.1 19
 	[ "$status" -eq 0 ]
-	[[ $output == "1..14"$'\n'"ok 1 soak: patched, 1 CPUs, preempt=none"$'\n'"ok 2 soak: stock, 1 CPUs, preempt=none"$'\n'"ok 3 soak: patched, 2 CPUs"* ]]
+	[[ $output == "1..19"$'\n'"ok 1 soak: patched, 1 CPUs, preempt=none"$'\n'"ok 2 soak: stock, 1 CPUs, preempt=none"$'\n'"ok 3 soak: patched, 2 CPUs"* ]]
 	[[ $output == *"ok 14 soak: stock, 1 CPUs, preempt=full"* ]]
+	[[ $output == *"ok 19 soak: patched, 1 CPUs, preempt=none, cold"* ]]
+	grep -q "fault_around_bytes.*drop_caches" "$work/soak/command"
 	export FAKE_GUEST=${FAKE_GUEST/+t.a +t.b/+t.a -t.b}
 	verb soak 6.1 2
 	[ "$status" -eq 1 ]

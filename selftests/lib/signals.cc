@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "lib/arch.h"
 #include "lib/fail.h"
@@ -53,6 +54,12 @@ static constexpr int CODES = 8;
 static uint64_t caught[_NSIG][CODES];
 static siginfo_t last_caught[_NSIG];
 
+/* What the last signal interrupted, and how many before it in a row had interrupted the same. */
+static thread_local struct {
+	std::remove_cvref_t<decltype(general_registers(std::declval<const ucontext_t &>()))> registers;
+	uint64_t same;
+} last_interrupted[_NSIG];
+
 /*
  * An arm64 that lacks the series returns from the handler to the instruction that hit, which hits
  * again, with the same registers each time, for ever. Nobody waits for that: from so many on they
@@ -62,11 +69,7 @@ static siginfo_t last_caught[_NSIG];
 static void end_a_storm(int sig, const ucontext_t &context)
 {
 	constexpr uint64_t STORM = 5'000;
-	static thread_local struct {
-		std::remove_cvref_t<decltype(general_registers(context))> registers;
-		uint64_t same;
-	} last[_NSIG];
-	auto &[registers, same] = last[sig];
+	auto &[registers, same] = last_interrupted[sig];
 
 	same = memcmp(&registers, &general_registers(context), sizeof(registers)) ? 0 : same + 1;
 	memcpy(&registers, &general_registers(context), sizeof(registers));
@@ -89,6 +92,7 @@ Signals::Signals(std::initializer_list<int> sigs)
 	for (int sig : sigs) {
 		for (auto &n : caught[sig])
 			n = 0;
+		last_interrupted[sig].same = 0;
 		handlers_.emplace_back(sig, on_signal);
 	}
 }
