@@ -55,21 +55,12 @@ perf_event_attr hardware(uint64_t config)
 	return attr;
 }
 
-static constexpr char max_rate[] = "kernel/perf_event_max_sample_rate";
-static constexpr int DEFAULT_RATE = 100'000; /* a second, kernel/events/core.c */
-
 Hits::Hits(Context context)
 	: file_(open(file_of(context).c_str(), O_WRONLY | O_CLOEXEC))
 {
-	int rate = DEFAULT_RATE;
-
 	if (!file_.valid())
 		unavailable(pmu_type() ? "no NMI that the PMU could raise" : no_pmu);
-	std::ifstream(std::string("/proc/sys/") + max_rate) >> rate;
-	if (rate < DEFAULT_RATE) {
-		rate_ = std::make_unique<Sysctl>(max_rate);
-		rate_->set(DEFAULT_RATE);
-	}
+	rate_ = std::make_unique<EnoughSampling>();
 }
 
 void Hits::make(uint64_t hits, int cpu) const

@@ -64,5 +64,5 @@ public:
 
 private:
 	Fd file_;
-	std::unique_ptr<Sysctl> rate_;
+	std::unique_ptr<EnoughSampling> rate_;
 };

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <fstream>
 
 #include "lib/fail.h"
@@ -48,9 +49,27 @@ void Sysctl::guard()
 	_exit(0);
 }
 
+static constexpr char max_sample_rate[] = "kernel/perf_event_max_sample_rate";
+
 SlowSampling::SlowSampling()
-	: Sysctl("kernel/perf_event_max_sample_rate")
+	: Sysctl(max_sample_rate)
 {
 	if (!set(1))
 		unavailable("no way to set kernel.perf_event_max_sample_rate");
+}
+
+EnoughSampling::EnoughSampling(int rate)
+{
+	static constexpr char file[] = "/proc/sys/kernel/perf_event_max_sample_rate";
+	char text[200];
+	int limit = rate;
+
+	std::ifstream(file) >> limit;
+	if (limit >= rate || (!access(file, W_OK) && limit_.emplace(max_sample_rate).set(rate)))
+		return;
+	snprintf(text, sizeof(text),
+		 "kernel.perf_event_max_sample_rate is %d, and this test needs %d: set it as root, "
+		 "with kernel.perf_cpu_time_max_percent between 1 and 99",
+		 limit, rate);
+	unavailable(text);
 }

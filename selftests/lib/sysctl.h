@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <optional>
 #include <string>
 
 #include "lib/fd.h"
@@ -35,4 +36,18 @@ private:
 class SlowSampling : Sysctl {
 public:
 	SlowSampling();
+};
+
+/*
+ * While it lives, the kernel allows @rate samples a second: it lowers its limit, down to 1, when interrupts take long.
+ * unavailable() if the limit is lower and we cannot raise it.
+ */
+class EnoughSampling {
+public:
+	explicit EnoughSampling(int rate = DEFAULT);
+
+private:
+	static constexpr int DEFAULT = 100'000; /* kernel/events/core.c */
+
+	std::optional<Sysctl> limit_;
 };

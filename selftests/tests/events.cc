@@ -525,6 +525,7 @@ static void check_frequency(bool accept)
 	attr.freq = 1;
 	attr.sample_freq = 1000;
 
+	const EnoughSampling enough(attr.sample_freq);
 	Delivered got = deliver(attr, { true, accept }, hit_work);
 
 	EXPECT_EQ(got.count, HITS, "hits counted");
