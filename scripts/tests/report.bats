@@ -65,6 +65,20 @@ wrong() {
 	[ "$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["patched"]["took"])' "$T/results.json")" = "{'a': 1.5, 'b': 12.25}" ]
 }
 
+@test "report: what may fail on stock" {
+	echo "b # may" >"$T/stock-fails"
+	guest_ran patched passed "$GREEN"
+	for stock in "failed $RED" "passed $GREEN"; do
+		guest_ran stock "${stock%% *}" "${stock#* }"
+		run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails"
+		[ "$status" -eq 0 ]
+	done
+	guest_ran stock passed "$GREEN"
+	guest_ran patched failed "$RED"
+	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails"
+	[ "$status" -eq 1 ] && [[ $output == *"WRONG  patched: b: "* ]]
+}
+
 @test "report: plain ASCII when it is not on a terminal" {
 	guest_ran stock failed "$RED"
 	guest_ran patched passed "$GREEN"
