@@ -17,6 +17,7 @@
 #include "lib/clock.h"
 #include "lib/fail.h"
 #include "lib/fd.h"
+#include "lib/kernel.h"
 
 /*
  * In the child. Each line for the parent starts with its kind: '#' a diagnostic line, and as the
@@ -103,6 +104,8 @@ void setup_failed(const char *what, int err)
 	}
 	if ((err == EPERM || err == EACCES) && !as_root)
 		skip("%s: %s: this test takes root", what, strerror(err));
+	if (err == EPERM && kernel_lockdown() == "confidentiality")
+		skip("%s: %s: kernel lockdown refuses it", what, strerror(err));
 	fail("%s: %s", what, strerror(err));
 }
 

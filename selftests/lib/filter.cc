@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "lib/kernel.h"
 #include "lib/program.h"
 
 #include <filter.skel.h>
@@ -24,6 +25,8 @@ static void look_for(Program which)
 	if ((which == Program::READS_COOKIE || which == Program::CHECKS_COOKIE) &&
 	    !libbpf_probe_bpf_helper(BPF_PROG_TYPE_PERF_EVENT, BPF_FUNC_get_attach_cookie, nullptr))
 		unavailable("the kernel has no bpf_get_attach_cookie (it came with 5.15)");
+	if ((which == Program::READS_SAMPLE || which >= Program::REPLACES) && kernel_lockdown() == "confidentiality")
+		unavailable("kernel lockdown refuses bpf_probe_read_kernel()");
 	if ((which == Program::CALLS_REPLACEABLE || which >= Program::REPLACES) &&
 	    access("/sys/kernel/btf/vmlinux", F_OK))
 		unavailable("the kernel has no BTF (CONFIG_DEBUG_INFO_BTF)");

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "lib/fd.h"
+#include "lib/mount.h"
 
 bool kernel_before(int major, int minor)
 {
@@ -25,6 +26,20 @@ bool kernel_is_realtime()
 	utsname kernel;
 
 	return !uname(&kernel) && strstr(kernel.version, "PREEMPT_RT");
+}
+
+std::string kernel_lockdown()
+{
+	static constexpr char file[] = "/sys/kernel/security/lockdown";
+	std::string level;
+
+	/* Where nobody has mounted it, for this test alone. */
+	if (access(file, F_OK))
+		mount_for_us("securityfs", "/sys/kernel/security");
+	for (std::ifstream levels(file); levels >> level;)
+		if (level.front() == '[' && level != "[none]")
+			return level.substr(1, level.size() - 2);
+	return "";
 }
 
 std::vector<uint64_t> kernel_addresses(const std::vector<std::string> &names)

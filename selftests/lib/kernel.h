@@ -12,6 +12,12 @@ bool kernel_before(int major, int minor);
 /* PREEMPT_RT. */
 bool kernel_is_realtime();
 
+/*
+ * kernel_lockdown(7): "integrity" or "confidentiality", or nothing. The latter refuses root whatever shows the kernel's
+ * memory: kprobes, tracefs and bpf_probe_read_kernel().
+ */
+std::string kernel_lockdown();
+
 /* In the kernel's text or data, as /proc/kallsyms has it: none if it does not say. */
 std::vector<uint64_t> kernel_addresses(const std::vector<std::string> &names);
 /* Of a function; 0 if it does not say. */

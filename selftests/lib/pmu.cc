@@ -10,9 +10,15 @@
 #include <string>
 
 #include "lib/fail.h"
+#include "lib/kernel.h"
 
-static constexpr char no_pmu[] =
-	"no PMU that hits on demand: insmod module/perf_bpf_pmu.ko, as root";
+/* @otherwise: what there is not, if the PMU is there. */
+[[noreturn]] static void lacks_pmu(const char *otherwise)
+{
+	unavailable(pmu_type()		     ? otherwise
+		    : kernel_lockdown().empty() ? "no PMU that hits on demand: insmod module/perf_bpf_pmu.ko, as root"
+					     : "no PMU that hits on demand: kernel lockdown refuses it");
+}
 
 static std::string file_of(Context context)
 {
@@ -48,7 +54,7 @@ perf_event_attr hardware(uint64_t config)
 
 	attr.type = pmu_type();
 	if (!attr.type)
-		unavailable(no_pmu);
+		lacks_pmu("no PMU that hits on demand");
 	attr.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_ADDR;
 	attr.wakeup_events = 1;
 	attr.exclude_hv = 1;
@@ -59,7 +65,7 @@ Hits::Hits(Context context)
 	: file_(open(file_of(context).c_str(), O_WRONLY | O_CLOEXEC))
 {
 	if (!file_.valid())
-		unavailable(pmu_type() ? "no NMI that the PMU could raise" : no_pmu);
+		lacks_pmu("no NMI that the PMU could raise");
 	rate_ = std::make_unique<EnoughSampling>();
 }
 
@@ -77,7 +83,7 @@ Visitor::Visitor()
 	: file_(open("/sys/kernel/debug/perf_bpf_pmu/visitor", O_WRONLY | O_CLOEXEC))
 {
 	if (!file_.valid())
-		unavailable(pmu_type() ? "no PMU that may go while it has events (Linux 6.15)" : no_pmu);
+		lacks_pmu("no PMU that may go while it has events (Linux 6.15)");
 }
 
 Visitor::~Visitor()

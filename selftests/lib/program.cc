@@ -5,6 +5,35 @@
 
 #include <cstring>
 #include <iterator>
+#include <vector>
+
+/*
+ * libbpf asks the kernel for bpf_probe_read_kernel(). Under lockdown=confidentiality the kernel refuses it, so libbpf
+ * takes the kernel for one before 5.5 and turns bpf_probe_read_user() into bpf_probe_read(), which lockdown refuses,
+ * too, though it allows bpf_probe_read_user(). This turns it back: no program here calls bpf_probe_read() itself,
+ * and one that calls bpf_probe_read_kernel() is not loaded there, see look_for().
+ */
+static int restore_user_reads(bpf_program *program, bpf_prog_load_opts *, long)
+{
+	const bpf_insn *loaded = bpf_program__insns(program);
+	std::vector<bpf_insn> insns(loaded, loaded + bpf_program__insn_cnt(program));
+
+	for (bpf_insn &insn : insns)
+		if (insn.code == (BPF_JMP | BPF_CALL) && !insn.src_reg && insn.imm == BPF_FUNC_probe_read)
+			insn.imm = BPF_FUNC_probe_read_user;
+	return bpf_program__set_insns(program, insns.data(), insns.size());
+}
+
+void set_up_libbpf()
+{
+	LIBBPF_OPTS(libbpf_prog_handler_opts, opts, .prog_prepare_load_fn = restore_user_reads);
+	static const int handler = libbpf_register_prog_handler("perf_event", BPF_PROG_TYPE_PERF_EVENT,
+								 bpf_attach_type(0), &opts);
+
+	if (handler < 0)
+		setup_failed("libbpf_register_prog_handler", -handler);
+	libbpf_set_print(nullptr);
+}
 
 bpf_program *choose_program(bpf_object *object, const char *name)
 {

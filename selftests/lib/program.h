@@ -17,6 +17,9 @@
 #include "lib/fd.h"
 #include "lib/signals.h"
 
+/* Before an object is opened. */
+void set_up_libbpf();
+
 /* Of all in @object only @name is to be loaded; it is given back. */
 bpf_program *choose_program(bpf_object *object, const char *name);
 
@@ -87,7 +90,7 @@ public:
 private:
 	static Skeleton *open()
 	{
-		libbpf_set_print(nullptr);
+		set_up_libbpf();
 
 		Skeleton *skel = Skeleton::open();
 

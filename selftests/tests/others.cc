@@ -19,6 +19,7 @@
 #include <thread>
 
 #include "lib/clock.h"
+#include "lib/kernel.h"
 #include "lib/mount.h"
 #include "lib/program.h"
 #include "lib/ptrace.h"
@@ -64,13 +65,12 @@ static perf_event_attr tracepoint()
 	long id = number_in(id_file);
 
 	/* Where nobody has mounted it, for this test alone. */
-	if (id < 0 && access("/sys/kernel/tracing/events", F_OK)) {
-		if (!mount_for_us("tracefs", "/sys/kernel/tracing"))
-			unavailable("no tracefs");
+	if (id < 0 && access("/sys/kernel/tracing/events", F_OK) && mount_for_us("tracefs", "/sys/kernel/tracing"))
 		id = number_in(id_file);
-	}
 	if (id < 0)
-		unavailable("no syscall tracepoints (CONFIG_FTRACE_SYSCALLS)");
+		unavailable(kernel_lockdown() == "confidentiality" ? "kernel lockdown refuses tracefs" :
+			    access("/sys/kernel/tracing/events", F_OK) ? "no tracefs" :
+									 "no syscall tracepoints (CONFIG_FTRACE_SYSCALLS)");
 	attr.config = id;
 	return attr;
 }
