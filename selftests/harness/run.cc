@@ -106,6 +106,8 @@ void setup_failed(const char *what, int err)
 		skip("%s: %s: this test takes root", what, strerror(err));
 	if (err == EPERM && kernel_lockdown() == "confidentiality")
 		skip("%s: %s: kernel lockdown refuses it", what, strerror(err));
+	if (err == ENOSYS)
+		skip("%s: %s: the kernel has no such system call", what, strerror(err));
 	fail("%s: %s", what, strerror(err));
 }
 

@@ -57,7 +57,7 @@ void setup_failed(const char *what, int err)
 		_exit(2);
 	}
 
-	give_up(Outcome::FAILED, "%s: %s", what, strerrorname_np(err) ?: "unknown error");
+	give_up(err == ENOSYS ? Outcome::UNAVAILABLE : Outcome::FAILED, "%s: %s", what, strerrorname_np(err) ?: "unknown error");
 }
 
 void unavailable(const char *reason)
