@@ -257,3 +257,19 @@ tree.Work(base.find('6.1'), pathlib.Path('$work/stock')).build('$1')"
 	wait $!
 	[ -e "$T/tree/obj/kept" ]
 }
+
+@test "selftests: LLVM=1 compiles with clang++, for the target that ARCH says" {
+	mkdir -p "$T/tree/tools/testing/selftests"
+	cat >"$T/tree/tools/testing/selftests/lib.mk" <<-'END'
+	CC := $(if $(LLVM),clang$(LLVM_SUFFIX) --target=$(if $(filter arm64,$(ARCH)),aarch64,x86_64)-linux-gnu,$(CROSS_COMPILE)gcc)
+	gen_mods_dir:
+	END
+	compiles() { make -R -n -C "$SCRIPTS/../selftests" KSRC="$T/tree" OUT="$T/out" "$@" "$T/out/lib/fd.o" "$T/out/bpf/filter.bpf.o" 2>&1; }
+	compiles LLVM=1 | grep -q '^clang++ --target=x86_64-linux-gnu .* lib/fd.cc'
+	compiles LLVM=1 LLVM_SUFFIX=-19 | grep -q '^clang++-19 --target=x86_64-linux-gnu .* lib/fd.cc'
+	compiles LLVM=1 ARCH=arm64 >"$T/said"
+	grep -q '^clang++ --target=aarch64-linux-gnu .* lib/fd.cc' "$T/said"
+	grep -q '^clang -target bpf -D__TARGET_ARCH_arm64 .*/usr/include/aarch64-linux-gnu .* bpf/filter.bpf.c' "$T/said"
+	compiles | grep -q '^g++ .* lib/fd.cc'
+	compiles CROSS_COMPILE=x- | grep -q '^x-g++ .* lib/fd.cc'
+}

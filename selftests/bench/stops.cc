@@ -69,19 +69,31 @@ static constexpr size_t PAGE = 4096;
 alignas(PAGE) static volatile uint64_t page[PAGE / sizeof(uint64_t)];
 static volatile uint64_t &word = page[0];
 
+/* What clang lacks: the former in every version, the latter before 15. */
+#if __has_attribute(optimize)
+#define FRAME_POINTER __attribute__((optimize("no-omit-frame-pointer")))
+#else
+#define FRAME_POINTER
+#endif
+#if __has_attribute(zero_call_used_regs)
+#define CLEARS_REGISTERS __attribute__((zero_call_used_regs("all-gpr")))
+#else
+#define CLEARS_REGISTERS
+#endif
+
 /* With the frame pointer it begins as most functions do, with a push. */
-[[gnu::noipa, gnu::optimize("no-omit-frame-pointer")]] void arrive(uint64_t nth)
+KEPT_APART FRAME_POINTER void arrive(uint64_t nth)
 {
 	word = nth;
 }
 
 /* Leaves no trace of the time in the registers, which some compare. */
-[[gnu::noipa, gnu::zero_call_used_regs("all-gpr")]] static void stamp(uint64_t *at)
+KEPT_APART CLEARS_REGISTERS static void stamp(uint64_t *at)
 {
 	*at = now();
 }
 
-[[gnu::noipa]] void loop(uint64_t from, uint64_t to)
+KEPT_APART void loop(uint64_t from, uint64_t to)
 {
 	for (uint64_t i = from; i < to; i++) {
 		auto &taken = run->taken[i % Run::SLOTS];

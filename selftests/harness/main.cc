@@ -44,9 +44,9 @@ static std::vector<Test> &tests()
 	return all;
 }
 
-bool add_test(Test test, std::source_location at)
+bool add_test(Test test, CallSite at)
 {
-	test.file = at.file_name();
+	test.file = at.file;
 	tests().push_back(std::move(test));
 	return true;
 }

@@ -7,9 +7,19 @@
 #pragma once
 
 #include <functional>
-#include <source_location>
 #include <string>
 #include <type_traits>
+
+/* Where a call is in the sources: std::source_location, which clang has from version 16 on. */
+struct CallSite {
+	const char *file;
+	int line;
+
+	static constexpr CallSite of_call(const char *file = __builtin_FILE(), int line = __builtin_LINE())
+	{
+		return { file, line };
+	}
+};
 
 struct Test {
 	std::string name; /* "theme.what.how" */
@@ -21,7 +31,7 @@ struct Test {
 };
 
 /* For tests that come from a table; returns true so that it can initialise a static. */
-bool add_test(Test test, std::source_location at = std::source_location::current());
+bool add_test(Test test, CallSite at = CallSite::of_call());
 
 /* TEST("theme.what.how", "C1", "what holds") { ... } */
 #define TEST(name, rule, says) TEST_AT(name, rule, says, __LINE__)

@@ -14,15 +14,15 @@
 
 /* Runs @body in a child, to its end. */
 template <typename Body>
-void in_child(Body body, std::source_location at = std::source_location::current())
+void in_child(Body body, CallSite at = CallSite::of_call())
 {
 	Child child([&] {
 		body();
 		return 0;
 	});
 
-	expect(std::equal_to(), "", child.wait(), 0, "exit of the child", at.file_name(),
-	       at.line());
+	expect(std::equal_to(), "", child.wait(), 0, "exit of the child", at.file,
+	       at.line);
 }
 
 /* For a test that has the kernel hit by what it does to user memory. */
@@ -43,18 +43,18 @@ inline void enable(Event &event, Filter &filter, Verdict verdict)
 
 /* The event has counted @hits, and the program has run for each. */
 inline void expect_hits(const Event &event, const Filter &filter, uint64_t hits,
-			std::source_location at = std::source_location::current())
+			CallSite at = CallSite::of_call())
 {
-	expect(std::equal_to(), "", event.count(), hits, "hits counted", at.file_name(), at.line());
-	expect(std::equal_to(), "", filter.runs(), hits, "runs of the program", at.file_name(),
-	       at.line());
+	expect(std::equal_to(), "", event.count(), hits, "hits counted", at.file, at.line);
+	expect(std::equal_to(), "", filter.runs(), hits, "runs of the program", at.file,
+	       at.line);
 }
 
 /* Of the hits so many have left a sample and sent SETSIG; drain() comes before. */
 inline void expect_delivered(const Ring &ring, uint64_t hits,
-			     std::source_location at = std::source_location::current())
+			     CallSite at = CallSite::of_call())
 {
-	expect(std::equal_to(), "", ring.samples(), hits, "samples", at.file_name(), at.line());
-	expect(std::equal_to(), "", Signals::count(SETSIG), hits, "signals", at.file_name(),
-	       at.line());
+	expect(std::equal_to(), "", ring.samples(), hits, "samples", at.file, at.line);
+	expect(std::equal_to(), "", Signals::count(SETSIG), hits, "signals", at.file,
+	       at.line);
 }

@@ -18,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "lib/hit.h"
 #include "uses/uses.h"
 
 static constexpr int THREADS = 4;
@@ -28,10 +29,13 @@ using Routine = int(uint64_t amount);
 /* The old routine and its data. It calls nothing, so a thread inside it has its pc inside it. */
 static std::atomic<uint64_t> old_sum;
 
-[[gnu::noipa, gnu::section("hotpatch_old")]] static int add(uint64_t amount)
+[[gnu::section("hotpatch_old")]] KEPT_APART static int add(uint64_t amount)
 {
+	int result = 1;
+
 	old_sum.fetch_add(amount, std::memory_order_relaxed);
-	return 1;
+	asm("" : "+r"(result)); /* no caller may know it: the new routine has another one */
+	return result;
 }
 
 extern const char __start_hotpatch_old[], __stop_hotpatch_old[]; /* from the linker */
@@ -39,7 +43,7 @@ extern const char __start_hotpatch_old[], __stop_hotpatch_old[]; /* from the lin
 /* The new ones. */
 static std::atomic<uint64_t> new_sum, new_calls;
 
-[[gnu::noipa]] static int add_and_count(uint64_t amount)
+KEPT_APART static int add_and_count(uint64_t amount)
 {
 	new_sum.fetch_add(amount, std::memory_order_relaxed);
 	new_calls.fetch_add(1, std::memory_order_relaxed);

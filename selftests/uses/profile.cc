@@ -14,6 +14,7 @@
 #include <deque>
 
 #include "lib/cpus.h"
+#include "lib/hit.h"
 #include "lib/ring.h"
 #include "lib/sysctl.h"
 #include "uses/uses.h"
@@ -21,7 +22,7 @@
 /* Two routines to spend time in, in sections of their own, whose bounds the linker names. */
 #define SPIN_IN(name)                                                                              \
 	extern const char __start_##name[], __stop_##name[];                                       \
-	[[gnu::noipa, gnu::section(#name)]] static void spin_in_##name()                           \
+	[[gnu::section(#name)]] KEPT_APART static void spin_in_##name()                           \
 	{                                                                                          \
 		for (int i = 0; i < 200000; i++)                                                   \
 			asm volatile("");                                                          \
