@@ -8,7 +8,7 @@ setup_file() {
 	export TOOLS
 	cd "$BATS_TEST_DIRNAME/../livepatch" || return
 	for tool in symbols cut seal; do
-		g++ -std=gnu++20 -o "$TOOLS/$tool" "$tool.cc" kernel.cc elf.cc -lelf
+		g++ -std=gnu++20 -o "$TOOLS/$tool" "$tool"*.cc kernel.cc elf.cc -lelf
 	done
 }
 

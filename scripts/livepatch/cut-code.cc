@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: GPL-2.0
+#include <set>
+#include "cut-code.h"
+
+using std::string, std::vector;
+
+string unnumbered(const string &name)
+{
+	size_t end = name.find_last_not_of("0123456789");
+	return end != string::npos && end + 1 < name.size() && end && name[end] == '.'
+		       ? name.substr(0, end)
+		       : name;
+}
+
+string whole(const string &name)
+{
+	size_t at = name.find(".cold");
+	return at == string::npos ? name : name.substr(0, at);
+}
+
+bool is_jump(const Section &section, const Relocation &r)
+{
+	if (!section.code() || !r.relative() || !r.offset)
+		return false;
+	const unsigned char *code = &section.bytes[r.offset];
+	return (code[-1] & 0xfe) == 0xe8 ||
+	       (r.offset > 1 && code[-2] == 0x0f && (code[-1] & 0xf0) == 0x80);
+}
+
+// How many bytes follow in its instruction, where @offset is that of an address relative to the end.
+static size_t immediate(const Section &section, uint64_t offset)
+{
+	if (offset < 3 || (section.bytes[offset - 1] & 0xc7) != 5) // a jump or a call
+		return 0;
+	const unsigned char *code = &section.bytes[offset];
+	unsigned which = code[-1] >> 3 & 7, opcode = code[-2];
+	bool escaped = code[-3] == 0x0f && (opcode & 0xf0) != 0x80;
+	size_t word =
+		code[-3] == 0x66 || (offset > 3 && code[-4] == 0x66 && (code[-3] & 0xf0) == 0x40)
+			? 2
+			: 4;
+	if (escaped)
+		return opcode == 0xba || opcode == 0xa4 || opcode == 0xac;
+	switch (opcode) {
+	case 0x6b:
+	case 0x80:
+	case 0x83:
+	case 0xc0:
+	case 0xc1:
+	case 0xc6:
+		return 1;
+	case 0x69:
+	case 0x81:
+	case 0xc7:
+		return word;
+	case 0xf6:
+		return which < 2 ? 1 : 0;
+	case 0xf7:
+		return which < 2 ? word : 0;
+	}
+	return 0;
+}
+
+static std::set<string> names(const Function &function)
+{
+	std::set<string> names;
+	for (const Function::Part &part : function.parts)
+		for (const Reference &reference : part.code.references)
+			names.insert(reference.to);
+	return names;
+}
+
+string Function::difference(const Function &stock) const
+{
+	std::set<string> ours = names(*this), theirs = names(stock);
+	for (const string &name : ours)
+		if (!theirs.contains(name))
+			return "it refers to " + name;
+	for (const string &name : theirs)
+		if (!ours.contains(name))
+			return "it no longer refers to " + name;
+	if (parts.size() != stock.parts.size())
+		return "the compiler takes other code for unlikely";
+	for (size_t i = 0; i < parts.size(); i++) {
+		if (parts[i].code != stock.parts[i].code)
+			return "its instructions differ";
+		auto [our, their] = std::ranges::mismatch(parts[i].entries, stock.parts[i].entries);
+		if (our != parts[i].entries.end() || their != stock.parts[i].entries.end())
+			return "its part of " +
+			       string((our != parts[i].entries.end() ? our : their)->table) +
+			       " differs";
+	}
+	return "";
+}
+
+Code::Code(const string &path)
+	: object(path)
+	, inside(object.sections.size())
+{
+	for (size_t i = 1; i < object.symbols.size(); i++) {
+		const Symbol &s = symbol(i);
+		if (!defines(i) || s.type == STT_SECTION)
+			continue;
+		inside[s.section].push_back(i);
+		if (s.type == STT_FUNC && section(s.section).code()) {
+			vector<size_t> &parts = functions[whole(s.name)];
+			parts.insert(s.name == whole(s.name) ? parts.begin() : parts.end(), i);
+		}
+	}
+	for (size_t i = 1; i < object.sections.size(); i++) {
+		Section &section = object.sections[i];
+		// Of the room before each function, which has no symbol. Nobody wants it.
+		if (section.name == "__patchable_function_entries")
+			section.relocations.clear();
+		if (const Table *table = table_of(section))
+			read_table(i, *table);
+		else if (section.name == "__bug_table")
+			die("%s: %s is of a kind that is not known here", path.c_str(),
+			    section.name.c_str());
+	}
+}
+
+void Code::read_table(size_t index, const Table &table)
+{
+	const Section &section = object.sections[index];
+	if (section.bytes.empty())
+		return;
+	size_t count = section.relocations.size() / table.relocations;
+	if (!count || section.relocations.size() % table.relocations ||
+	    section.bytes.size() % count)
+		die("%s: %s is of a kind that is not known here", object.path.c_str(),
+		    section.name.c_str());
+	size_t size = section.bytes.size() / count, last = NONE;
+	entry_size[index] = size;
+	for (const Relocation &r : section.relocations) {
+		size_t number = r.offset / size;
+		if (number == last)
+			continue;
+		last = number;
+		const Symbol &s = symbol(r.symbol);
+		if (s.section != SHN_UNDEF)
+			entries[s.section].push_back(
+				{ &table, index, number, size, s.value + r.addend });
+	}
+}
+
+size_t Code::main_part(size_t index) const
+{
+	auto it = functions.find(whole(symbol(index).name));
+	return it == functions.end() || !defines(index) ? index : it->second[0];
+}
+
+std::span<const Relocation> Code::relocations(const Range &range) const
+{
+	const vector<Relocation> &all = section(range.section).relocations;
+	auto from = std::ranges::lower_bound(all, range.start, {}, &Relocation::offset);
+	auto to = std::ranges::lower_bound(all, range.start + range.size, {}, &Relocation::offset);
+	return { from, to };
+}
+
+int64_t Code::bias(const Section &section, const Relocation &r)
+{
+	return section.code() && r.relative() ? 4 + immediate(section, r.offset) : 0;
+}
+
+// What a relocation in @section is about: the assembler names the section rather than what is in it.
+Code::Place Code::place(const Section &section, const Relocation &r) const
+{
+	const Symbol &s = symbol(r.symbol);
+	if (!defines(r.symbol) || s.type != STT_SECTION)
+		return { r.symbol, r.addend };
+	const vector<size_t> &symbols = inside[s.section];
+	if (this->section(s.section).merged())
+		return { NONE, r.addend };
+	int64_t offset = r.addend + bias(section, r);
+	for (size_t i : symbols) {
+		const Symbol &t = symbol(i);
+		if (offset >= (int64_t)t.value &&
+		    offset < int64_t(t.value + std::max<uint64_t>(t.size, 1)))
+			return { i, r.addend - (int64_t)t.value };
+	}
+	// An index that does not start from 0 leads beside the variable.
+	if (symbols.size() == 1)
+		return { symbols[0], r.addend - (int64_t)symbol(symbols[0]).value };
+	if (!symbols.empty())
+		die("%s: %s%+ld is in none of the variables there", object.path.c_str(),
+		    this->section(s.section).name.c_str(), offset);
+	return { NONE, r.addend };
+}
+
+std::optional<Code::Range> Code::replacement(const Entry &entry) const
+{
+	if (entry.table->name != ALTERNATIVES)
+		return {};
+	std::span<const Relocation> both =
+		relocations({ entry.section, entry.start(), entry.size });
+	if (both.size() != 2)
+		die("%s: %s is of a kind that is not known here", object.path.c_str(),
+		    section(entry.section).name.c_str());
+	const Symbol &s = symbol(both[1].symbol);
+	return Range{ s.section, s.value + both[1].addend,
+		      section(entry.section).bytes[entry.start() + entry.size - 1] };
+}
+
+bool Code::traced(size_t function) const
+{
+	const Symbol &s = symbol(function);
+	auto it = entries.find(s.section);
+	return it != entries.end() && std::ranges::any_of(it->second, [&](const Entry &e) {
+		       return e.table->name == MCOUNT && e.offset >= s.value &&
+			      e.offset < s.value + std::max<uint64_t>(s.size, 16);
+	       });
+}
+
+Reference Code::reference(const Section &section, const Relocation &r, uint64_t start) const
+{
+	const Symbol &s = symbol(r.symbol);
+	Reference reference{ r.offset - start, r.type, {}, 0 };
+	if (defines(r.symbol) && this->section(s.section).merged()) {
+		const Section &merged = this->section(s.section);
+		uint64_t at = s.value + r.addend + bias(section, r);
+		if (at >= merged.bytes.size())
+			die("%s: %s refers to what is outside of %s", object.path.c_str(),
+			    section.name.c_str(), merged.name.c_str());
+		const char *text = reinterpret_cast<const char *>(&merged.bytes[at]);
+		size_t left = merged.bytes.size() - at;
+		size_t size = merged.flags & SHF_STRINGS
+				      ? strnlen(text, left)
+				      : std::min<size_t>(left, merged.entry_size);
+		reference.to = '"' + string(text, size) + '"';
+		return reference;
+	}
+	Place place = this->place(section, r);
+	if (place.symbol != NONE) {
+		reference.to = unnumbered(symbol(place.symbol).name);
+		reference.addend = place.offset;
+	} else {
+		// Replacements of instructions have no names: function() has them with the entry.
+		const Section &there = this->section(s.section);
+		reference.to = is_ubsan(there) ? UBSAN : there.name;
+	}
+	return reference;
+}
+
+Piece Code::piece(const Range &range, const Table *table) const
+{
+	const Section &section = this->section(range.section);
+	if (range.start > section.bytes.size() || range.size > section.bytes.size() - range.start)
+		die("%s: %s is too short for what is said to be in it", object.path.c_str(),
+		    section.name.c_str());
+	Piece piece;
+	piece.bytes.assign(section.bytes.begin() + range.start,
+			   section.bytes.begin() + range.start + range.size);
+	for (size_t i = 0; table && i < table->masked; i++)
+		piece.bytes[table->masked_at + i] = 0;
+	for (const Relocation &r : relocations(range)) {
+		for (uint64_t i = r.offset - range.start;
+		     i < std::min(r.offset - range.start + r.width(), range.size); i++)
+			piece.bytes[i] = 0;
+		piece.references.push_back(reference(section, r, range.start));
+	}
+	return piece;
+}
+
+Function Code::function(const string &name) const
+{
+	Function function;
+	for (size_t i : functions.at(name)) {
+		const Symbol &s = symbol(i);
+		Function::Part &part = function.parts.emplace_back();
+		part.code = piece(range(i));
+		auto it = entries.find(s.section);
+		if (it == entries.end())
+			continue;
+		for (const Entry &entry : it->second) {
+			// How to find the way back from an instruction is no difference.
+			if (entry.offset < s.value || entry.offset >= s.value + s.size ||
+			    entry.table->name == ORC_IP)
+				continue;
+			Entry_piece &text = part.entries.emplace_back();
+			text.table = entry.table->name;
+			text.at = entry.offset - s.value;
+			text.entry =
+				piece({ entry.section, entry.start(), entry.size }, entry.table);
+			if (auto there = replacement(entry))
+				text.replacement = piece(*there);
+		}
+	}
+	return function;
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: GPL-2.0
+// What the kernel's build puts into an object beside functions and variables.
+#pragma once
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include "elf.h"
+
+// Sections with an entry for each of many places in the code, with so many @relocations, the same number
+// of bytes each: @size, if that is what tells kernels apart. The first relocation of an entry says which
+// place; what is @masked, as a line number, does not make a difference. With @prefix the name goes on.
+struct Table {
+	std::string_view name;
+	size_t relocations, masked_at = 0, masked = 0, size = 0;
+	bool prefix = false;
+};
+constexpr Table TABLES[] = {
+	{ "__jump_table", 3 },
+	{ "__bug_table", 2, 8, 2, 12 },
+	{ "__bug_table", 3, 12, 2, 16 }, // with the format of a WARN()
+	{ "__ex_table", 2 },
+	{ "__mcount_loc", 1 },
+	{ ".altinstructions", 2 },
+	{ ".smp_locks", 1 },
+	{ ".parainstructions", 1 },
+	{ ".call_sites", 1 },
+	{ ".return_sites", 1 },
+	{ ".retpoline_sites", 1 },
+	{ ".static_call_sites", 2 },
+	{ ".orc_unwind_ip", 1 },
+	// What objtool goes by, where it has not been at the object yet.
+	{ ".discard.reachable", 1 },
+	{ ".discard.unreachable", 1 },
+	{ ".discard.retpoline_safe", 1 },
+	{ ".discard.ignore_alts", 1 },
+	{ ".discard.instr_begin", 1 },
+	{ ".discard.instr_end", 1 },
+	{ ".discard.annotate_insn", 1 },
+	// runtime_ptr_NAME and the like: constants that the kernel fills in as it boots, of its own code.
+	{ .name = "runtime_", .relocations = 1, .prefix = true },
+};
+constexpr std::string_view ALTERNATIVES = ".altinstructions",
+			   REPLACEMENTS = ".altinstr_replacement", MCOUNT = "__mcount_loc",
+			   ORC_IP = ".orc_unwind_ip", ORC = ".orc_unwind", DISCARDED = ".discard";
+constexpr size_t ORC_ENTRY = 6; // of .orc_unwind, one for each of .orc_unwind_ip
+
+inline const Table *table_of(const Section &section)
+{
+	const Table *table = std::ranges::find_if(TABLES, [&](const Table &t) {
+		return (t.prefix ? section.name.starts_with(t.name) : section.name == t.name) &&
+		       (!t.size || section.bytes.size() * t.relocations ==
+					   section.relocations.size() * t.size);
+	});
+	return table == std::end(TABLES) ? nullptr : table;
+}
+
+// Static variables of a function of which it may have its own.
+constexpr std::string_view OWN[] = { "__func__", "__already_done",	"__warned",
+				     "__key",	 "__PRETTY_FUNCTION__", "CSWTCH" };
+
+inline bool is_own(std::string_view unnumbered)
+{
+	return std::ranges::find(OWN, unnumbered) != std::end(OWN);
+}
+
+// What the kernel's checks of undefined behaviour are told has a number for a name. The same goes for it.
+constexpr std::string_view UBSAN = ".data..Lubsan_";
+
+inline bool is_ubsan(const Section &section)
+{
+	return section.name.starts_with(UBSAN);
+}

@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: GPL-2.0
+// The object for the module: code that is replaced, copied or new, with the entries of the tables for it.
+#include <algorithm>
+#include "cut.h"
+
+using std::map, std::pair, std::set, std::string, std::vector;
+
+constexpr unsigned char NOP = 0x90;
+
+class Writer {
+	const Cut &cut;
+	File &file;
+	const Code &code;
+	const Object &from;
+	Object out;
+
+	// Bytes that are in @to, a section of @out, without their relocations yet.
+	struct Taken {
+		Code::Range range;
+		size_t to;
+	};
+	vector<Taken> taken;
+	// From sections and symbols of @from, and names, to those of @out.
+	map<size_t, size_t> sections, section_symbols, symbols, tables;
+	map<pair<size_t, size_t>, size_t> entry_symbols; // by section and number
+	map<string, size_t> undefined;
+	// In REPLACEMENTS, which has those of all the file: start and size of those for the code in @out.
+	set<pair<uint64_t, uint64_t>> replacements;
+
+public:
+	Writer(const Cut &cut, File &file)
+		: cut(cut)
+		, file(file)
+		, code(file.patched)
+		, from(file.patched.object)
+	{
+	}
+
+	Object write();
+
+private:
+	void take_functions();
+	void find_replacements();
+	void convert_taken();
+	void copy_tables();
+	void copy_entry(size_t index, const Code::Entry &entry);
+	void check_entries() const;
+
+	size_t take(const Code::Range &range);
+	size_t take_whole(size_t index);
+	size_t extend_table(size_t index, size_t number, size_t size);
+	bool wanted(const Section &section, uint64_t offset) const;
+
+	Relocation convert(const Section &section, const Relocation &r);
+	size_t undefined_symbol(const string &name);
+	size_t kernels(const string &name);
+	size_t section_symbol(size_t index);
+	size_t entry_symbol(size_t section, size_t number);
+	size_t take_symbol(size_t index, size_t section, uint64_t value);
+	size_t function(size_t index);
+	size_t variable(size_t index);
+	size_t others(const Id &id);
+	void check_pointer(const string &function) const;
+};
+
+Object Cut::write(File &file) const
+{
+	return Writer(*this, file).write();
+}
+
+Object Writer::write()
+{
+	take_functions(); // all the code there will be
+	find_replacements();
+	convert_taken(); // and the data that it uses
+	copy_tables();
+	convert_taken();
+	check_entries();
+	return std::move(out);
+}
+
+void Writer::take_functions()
+{
+	for (Fate fate : { Fate::REPLACED, Fate::COPIED, Fate::ADDED })
+		for (const string &name : file.with(fate))
+			for (size_t part : code.functions.at(name))
+				function(part);
+}
+
+void Writer::find_replacements()
+{
+	for (auto [index, to] : sections)
+		if (auto entries = code.entries.find(index); entries != code.entries.end())
+			for (const Code::Entry &entry : entries->second)
+				if (auto there = code.replacement(entry))
+					replacements.insert({ there->start, there->size });
+}
+
+bool Writer::wanted(const Section &section, uint64_t offset) const
+{
+	return section.name != REPLACEMENTS || std::ranges::any_of(replacements, [&](auto &r) {
+		       return offset >= r.first && offset < r.first + r.second;
+	       });
+}
+
+size_t Writer::take(const Code::Range &range)
+{
+	const Section &section = from.sections[range.section];
+	Section copy = section;
+	copy.bytes.assign(section.bytes.begin() + range.start,
+			  section.bytes.begin() + range.start + range.size);
+	copy.relocations.clear();
+	size_t to = out.add(std::move(copy));
+	taken.push_back({ range, to });
+	return to;
+}
+
+size_t Writer::take_whole(size_t index)
+{
+	auto [it, added] = sections.try_emplace(index, 0);
+	if (added)
+		it->second = take({ index, 0, from.sections[index].bytes.size() });
+	return it->second;
+}
+
+// What this takes is converted, too.
+void Writer::convert_taken()
+{
+	while (!taken.empty()) {
+		auto [range, to] = taken.back();
+		taken.pop_back();
+		const Section &section = from.sections[range.section];
+		for (const Relocation &r : code.relocations(range))
+			if (wanted(section, r.offset)) {
+				Relocation converted = convert(section, r);
+				converted.offset -= range.start;
+				out.sections[to].relocations.push_back(converted);
+			}
+		// Without what they refer to the others are nonsense, which objtool reads.
+		for (uint64_t i = 0; i < range.size; i++)
+			if (!wanted(section, range.start + i))
+				out.sections[to].bytes[i] = NOP;
+	}
+}
+
+// The entries of the tables for the code that was taken.
+void Writer::copy_tables()
+{
+	for (auto [index, to] : map(sections)) {
+		auto entries = code.entries.find(index);
+		if (entries == code.entries.end() || !from.sections[index].code())
+			continue;
+		for (const Code::Entry &entry : entries->second)
+			copy_entry(index, entry);
+	}
+}
+
+void Writer::copy_entry(size_t index, const Code::Entry &entry)
+{
+	const Section &table = from.sections[entry.section];
+	if (entry.table->prefix)
+		die("%s: %s has an entry in %s, which a module cannot have", file.name.c_str(),
+		    from.sections[index].name.c_str(), table.name.c_str());
+	size_t to = extend_table(entry.section, entry.number, entry.size);
+	size_t at = out.sections[to].bytes.size() - entry.size;
+	if (auto it = entry_symbols.find({ entry.section, entry.number });
+	    it != entry_symbols.end()) {
+		out.symbols[it->second].section = to;
+		out.symbols[it->second].value = at;
+	}
+	for (Relocation r : code.relocations({ entry.section, entry.start(), entry.size })) {
+		uint64_t inside = r.offset - entry.start();
+		// objtool wants the section, which was taken as it is.
+		if (table.name.starts_with(DISCARDED))
+			r = { 0, r.type, section_symbol(index), (int64_t)entry.offset };
+		else
+			r = convert(table, r);
+		r.offset = at + inside;
+		out.sections[to].relocations.push_back(r);
+	}
+	if (table.name == ORC_IP) {
+		auto orc = std::ranges::find(from.sections, ORC, &Section::name);
+		if (orc == from.sections.end())
+			die("%s: %s is without %s", file.name.c_str(), table.name.c_str(),
+			    ORC.data());
+		extend_table(orc - from.sections.begin(), entry.number, ORC_ENTRY);
+	}
+}
+
+size_t Writer::extend_table(size_t index, size_t number, size_t size)
+{
+	const Section &table = from.sections[index];
+	auto [it, added] = tables.try_emplace(index, 0);
+	if (added) {
+		Section empty = table;
+		empty.bytes.clear();
+		empty.relocations.clear();
+		it->second = out.add(std::move(empty));
+	}
+	if (table.bytes.size() < (number + 1) * size)
+		die("%s: %s is of a kind that is not known here", file.name.c_str(),
+		    table.name.c_str());
+	vector<unsigned char> &bytes = out.sections[it->second].bytes;
+	auto start = table.bytes.begin() + number * size;
+	bytes.insert(bytes.end(), start, start + size);
+	return it->second;
+}
+
+void Writer::check_entries() const
+{
+	for (auto &[entry, symbol] : entry_symbols)
+		if (out.symbols[symbol].section == SHN_UNDEF)
+			die("%s: an entry of %s is used by code that it is not about",
+			    file.name.c_str(), from.sections[entry.first].name.c_str());
+}
+
+size_t Writer::undefined_symbol(const string &name)
+{
+	auto [it, added] = undefined.try_emplace(name, 0);
+	if (added)
+		it->second = out.add(Symbol{ name, STB_GLOBAL, STT_NOTYPE, 0, SHN_UNDEF, 0, 0 });
+	return it->second;
+}
+
+size_t Writer::kernels(const string &name)
+{
+	if (cut.exported.contains(name))
+		return undefined_symbol(name);
+	return undefined_symbol(".klp.sym.vmlinux." + name + ',' +
+				std::to_string(cut.position(file, name)));
+}
+
+// A symbol for the whole section.
+size_t Writer::section_symbol(size_t index)
+{
+	const Section &section = from.sections[index];
+	if (section.flags & SHF_WRITE && !section.code() && !is_ubsan(section))
+		die("%s: something nameless in %s is used, which may be the kernel's",
+		    file.name.c_str(), section.name.c_str());
+	auto [it, added] = section_symbols.try_emplace(index, 0);
+	if (added)
+		it->second = out.add(
+			Symbol{ "", STB_LOCAL, STT_SECTION, 0, (uint16_t)take_whole(index), 0, 0 });
+	return it->second;
+}
+
+// An entry of a table, which WARN() tells its handler; it is there once the tables are.
+size_t Writer::entry_symbol(size_t section, size_t number)
+{
+	auto [it, added] = entry_symbols.try_emplace({ section, number }, 0);
+	if (added)
+		it->second = out.add(Symbol{ "entry." + std::to_string(number), STB_LOCAL,
+					     STT_NOTYPE, 0, SHN_UNDEF, 0, 0 });
+	return it->second;
+}
+
+// What is not the kernel's function of that name has another.
+static string renamed(const string &name, Fate fate)
+{
+	return fate == Fate::REPLACED || fate == Fate::COPIED ? "livepatch_" + name : name;
+}
+
+size_t Writer::take_symbol(size_t index, size_t section, uint64_t value)
+{
+	Symbol s = from.symbols[index];
+	if (s.type == STT_FUNC)
+		s.name = renamed(s.name, file.fate(index));
+	if (s.type == STT_FUNC && code.main_part(index) == index &&
+	    file.fate(index) == Fate::REPLACED)
+		s.bind = STB_GLOBAL;
+	s.section = section;
+	s.value = value;
+	return symbols[index] = out.add(std::move(s));
+}
+
+size_t Writer::function(size_t index)
+{
+	if (auto it = symbols.find(index); it != symbols.end())
+		return it->second;
+	const Symbol &s = from.symbols[index];
+	for (size_t other : code.inside[s.section])
+		if (whole(from.symbols[other].name) != whole(s.name))
+			die("%s: %s shares %s with others", file.name.c_str(), s.name.c_str(),
+			    from.sections[s.section].name.c_str());
+	return take_symbol(index, take_whole(s.section), s.value);
+}
+
+// A variable of the kernel's, or one of our own.
+size_t Writer::variable(size_t index)
+{
+	if (auto it = symbols.find(index); it != symbols.end())
+		return it->second;
+	const Symbol &s = from.symbols[index];
+	string base = unnumbered(s.name);
+	set<string> theirs;
+	for (const Symbol &t : file.plain.symbols)
+		if (t.type == STT_OBJECT && t.section != SHN_UNDEF && !is_own(base) &&
+		    (t.name == s.name || (base != s.name && unnumbered(t.name) == base)))
+			theirs.insert(t.name);
+	if (theirs.size() > 1)
+		die("%s: which %s of the kernel's is it?", file.name.c_str(), s.name.c_str());
+	if (theirs.size() == 1)
+		return symbols[index] = kernels(*theirs.begin());
+	if (from.sections[s.section].merged())
+		return take_symbol(index, take_whole(s.section), s.value);
+	return take_symbol(index, take(code.range(index)), 0);
+}
+
+// What another file of the plan defines.
+size_t Writer::others(const Id &id)
+{
+	bool ours = id.function() ? id.fate() == Fate::COPIED || id.fate() == Fate::ADDED
+				  : !id.file->address(id.name());
+	return ours ? undefined_symbol(renamed(id.name(), id.fate())) : kernels(id.name());
+}
+
+// A pointer is made to @function, or to something else.
+void Writer::check_pointer(const string &function) const
+{
+	std::optional<uint64_t> address = file.address(function);
+	if (vector<uint64_t> all = cut.kernel.addresses(function); !address && all.size() == 1)
+		address = all[0];
+	if (address && cut.kernel.is_code(*address) && !cut.kernel.has_pointers(*address))
+		die("%s: the address of %s is taken, and the kernel has no pointer to it, "
+		    "so the CPU may refuse to go there (IBT)",
+		    file.name.c_str(), function.c_str());
+}
+
+// A relocation of @from for @out.
+Relocation Writer::convert(const Section &section, const Relocation &r)
+{
+	Code::Place to = code.place(section, r);
+	int64_t bias = Code::bias(section, r);
+	if (to.symbol == NONE) {
+		size_t there = from.symbols[r.symbol].section;
+		auto size = code.entry_size.find(there);
+		if (size == code.entry_size.end())
+			return { r.offset, r.type, section_symbol(there), to.offset };
+		size_t number = (to.offset + bias) / size->second;
+		return { r.offset, r.type, entry_symbol(there, number),
+			 to.offset - int64_t(number * size->second) };
+	}
+	const Symbol &s = from.symbols[to.symbol];
+	bool pointer = !table_of(section) && !is_jump(section, r) && to.offset + bias == 0;
+	if (pointer && s.type != STT_OBJECT)
+		check_pointer(s.name);
+	if (s.section == SHN_UNDEF) {
+		Id id = cut.resolve(file, to.symbol);
+		return { r.offset, r.type, id.file == &file ? kernels(s.name) : others(id),
+			 to.offset };
+	}
+	if (s.section >= SHN_LORESERVE)
+		die("%s: %s is no place", file.name.c_str(), s.name.c_str());
+	if (!from.sections[s.section].code())
+		return { r.offset, r.type, variable(to.symbol), to.offset };
+	if (file.fate(to.symbol) == Fate::KERNELS)
+		return { r.offset, r.type, kernels(s.name), to.offset };
+	// By name it is a call, in objtool's eyes, even if to the unlikely part.
+	if (is_jump(section, r) && from.symbols[r.symbol].type == STT_SECTION)
+		return { r.offset, r.type, section_symbol(s.section), r.addend };
+	if (!pointer)
+		return { r.offset, r.type, function(to.symbol), to.offset };
+	if (file.fate(to.symbol) == Fate::ADDED)
+		die("%s: the address of %s, which is new, would be left in the kernel",
+		    file.name.c_str(), s.name.c_str());
+	return { r.offset, r.type, kernels(s.name), to.offset };
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: GPL-2.0
+// The passes of cut, in their order: File::place(), Cut::select(), Cut::check_calls(), Cut::write().
+#pragma once
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+#include "cut-code.h"
+#include "kernel.h"
+
+struct Plan {
+	std::set<std::string> objects, copy, keep, without;
+
+	explicit Plan(const std::string &path);
+};
+
+// What becomes of a function of PATCHED.
+enum class Fate {
+	KERNELS, // it stays the kernel's
+	REPLACED,
+	COPIED,
+	ADDED,
+};
+
+// A file, and where it is in the kernel.
+struct File {
+	std::string name;
+	Object plain;
+	Code stock, patched;
+	std::map<size_t, uint64_t> base; // of the sections of plain
+	std::map<std::string, uint64_t> external; // what plain wants from other files
+	std::map<size_t, Fate> fates; // by symbol of patched, the first of its function
+	std::set<std::string> changed; // functions
+
+	File(const std::string &name, const std::string &plain, const std::string &stock,
+	     const std::string &patched)
+		: name(name)
+		, plain(plain + '/' + name)
+		, stock(stock + '/' + name)
+		, patched(patched + '/' + name)
+	{
+	}
+
+	// Finds the sections of plain in the kernel, and compares them.
+	void place(const Kernel &kernel);
+	std::optional<uint64_t> address(const std::string &symbol) const;
+
+	Fate fate(size_t symbol) const
+	{
+		auto it = fates.find(patched.main_part(symbol));
+		return it == fates.end() ? Fate::KERNELS : it->second;
+	}
+	std::vector<std::string> with(Fate fate) const; // names, in order
+
+private:
+	std::string function_at(size_t section, uint64_t offset) const;
+	void compare(size_t section, const Kernel &kernel) const;
+	void follow(size_t section, const Kernel &kernel);
+};
+
+// What a name means depends on the file. A function or variable is a symbol of one file's PATCHED: that which
+// defines it, if it is one of the plan's, and of a function the symbol of its first part.
+struct Id {
+	File *file;
+	size_t symbol;
+
+	bool operator==(const Id &) const = default;
+	const Symbol &get() const { return file->patched.symbol(symbol); }
+	const std::string &name() const { return get().name; }
+	bool local() const { return get().bind == STB_LOCAL; }
+	bool function() const
+	{
+		return file->patched.functions.contains(name()) && file->patched.defines(symbol);
+	}
+	bool is_new() const // function
+	{
+		return !file->stock.functions.contains(name());
+	}
+	Fate fate() const { return file->fate(symbol); }
+};
+
+class Cut {
+	const Kernel &kernel;
+	const Plan &plan;
+	const std::set<std::string> &exported;
+	std::vector<File> &files;
+	std::map<std::string, Id> globals; // what the files define for others
+
+	friend class Writer;
+
+public:
+	Cut(const Kernel &kernel, const Plan &plan, const std::set<std::string> &exported,
+	    std::vector<File> &files);
+
+	void select();
+	void check_calls(const std::vector<Kernel_symbol> &symbols) const;
+	Object write(File &file) const;
+	unsigned position(const File &file, const std::string &name) const;
+
+private:
+	Id resolve(File &file, size_t symbol) const;
+	static bool is(const File &file, const Symbol &symbol, const Id &id);
+	void change(const Id &function);
+	void change_callers(const Id &function);
+	void check_pointers(const File &file, const Id &function) const;
+	void add(const Id &function);
+	void add_referenced(const Id &function);
+};
