@@ -12,6 +12,12 @@ string unnumbered(const string &name)
 		       : name;
 }
 
+string group(const string &name)
+{
+	string base = unnumbered(name);
+	return base == name ? name : base + '.';
+}
+
 string whole(const string &name)
 {
 	size_t at = name.find(".cold");
@@ -82,6 +88,11 @@ string Function::difference(const Function &stock) const
 	if (parts.size() != stock.parts.size())
 		return "the compiler takes other code for unlikely";
 	for (size_t i = 0; i < parts.size(); i++) {
+		const auto &references = parts[i].code.references;
+		auto [own, same] = std::ranges::mismatch(references, stock.parts[i].code.references,
+							 {}, &Reference::value, &Reference::value);
+		if (own != references.end() && !own->value.empty())
+			return "its table " + own->to + " differs";
 		if (parts[i].code != stock.parts[i].code)
 			return "its instructions differ";
 		auto [our, their] = std::ranges::mismatch(parts[i].entries, stock.parts[i].entries);
@@ -105,12 +116,13 @@ Code::Code(const string &path)
 		if (s.type == STT_FUNC && section(s.section).code()) {
 			vector<size_t> &parts = functions[whole(s.name)];
 			parts.insert(s.name == whole(s.name) ? parts.begin() : parts.end(), i);
+		} else if (s.size && is_data(section(s.section))) {
+			variables[group(s.name)].push_back(i);
 		}
 	}
 	for (size_t i = 1; i < object.sections.size(); i++) {
 		Section &section = object.sections[i];
-		// Of the room before each function, which has no symbol. Nobody wants it.
-		if (section.name == "__patchable_function_entries")
+		if (section.name == ROOM)
 			section.relocations.clear();
 		if (const Table *table = table_of(section))
 			read_table(i, *table);
@@ -212,10 +224,16 @@ bool Code::traced(size_t function) const
 	       });
 }
 
+bool Code::is_constant(size_t index) const
+{
+	return defines(index) && is_own(unnumbered(symbol(index).name)) &&
+	       !(section(symbol(index).section).flags & SHF_WRITE);
+}
+
 Reference Code::reference(const Section &section, const Relocation &r, uint64_t start) const
 {
 	const Symbol &s = symbol(r.symbol);
-	Reference reference{ r.offset - start, r.type, {}, 0 };
+	Reference reference{ r.offset - start, r.type, {}, 0, {} };
 	if (defines(r.symbol) && this->section(s.section).merged()) {
 		const Section &merged = this->section(s.section);
 		uint64_t at = s.value + r.addend + bias(section, r);
@@ -234,10 +252,16 @@ Reference Code::reference(const Section &section, const Relocation &r, uint64_t 
 	if (place.symbol != NONE) {
 		reference.to = unnumbered(symbol(place.symbol).name);
 		reference.addend = place.offset;
+		if (is_constant(place.symbol))
+			reference.value.push_back(piece(range(place.symbol)));
 	} else {
 		// Replacements of instructions have no names: function() has them with the entry.
 		const Section &there = this->section(s.section);
 		reference.to = is_ubsan(there) ? UBSAN : there.name;
+		if (is_data(there) && !(there.flags & SHF_WRITE)) {
+			reference.addend = place.offset;
+			reference.value.push_back(piece({ s.section, 0, there.bytes.size() }));
+		}
 	}
 	return reference;
 }

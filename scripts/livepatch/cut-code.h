@@ -14,19 +14,24 @@ constexpr size_t NONE = -1;
 
 // The compiler numbers what is static in a function: "name.12".
 std::string unnumbered(const std::string &name);
+// Of variables that only a number tells apart: "name.". Another than that of a variable "name".
+std::string group(const std::string &name);
 // The unlikely part of a function: "name.cold"; older compilers number that.
 std::string whole(const std::string &name);
 // Calls included, conditional ones too.
 bool is_jump(const Section &section, const Relocation &r);
 
+struct Piece;
+
 // What a relocation leads to.
 struct Reference {
 	uint64_t offset;
 	uint32_t type;
-	std::string to; // its name, or what it has in it if names do not tell
+	std::string to; // its name, without the compiler's number; or a string
 	int64_t addend;
+	std::vector<Piece> value; // of a constant that has no name but a number
 
-	bool operator==(const Reference &) const = default;
+	bool operator==(const Reference &) const;
 };
 
 // Bytes, 0 where a reference is filled in.
@@ -36,6 +41,8 @@ struct Piece {
 
 	bool operator==(const Piece &) const = default;
 };
+
+inline bool Reference::operator==(const Reference &) const = default;
 
 // An entry of a table for a place in the code, @at from the start of it.
 struct Entry_piece {
@@ -87,6 +94,7 @@ public:
 	std::map<size_t, std::vector<Entry>> entries; // by section with code
 	std::map<size_t, size_t> entry_size; // by section with entries
 	std::vector<std::vector<size_t>> inside; // by section: its symbols
+	std::map<std::string, std::vector<size_t>> variables; // by group()
 
 	explicit Code(const std::string &path);
 
@@ -111,9 +119,11 @@ public:
 	std::optional<Range> replacement(const Entry &entry) const;
 	bool traced(size_t function) const;
 	Function function(const std::string &name) const;
+	Piece piece(const Range &range, const Table *table = nullptr) const;
 
 private:
+	// Of which a function may have its own, and which tells nothing by its name.
+	bool is_constant(size_t index) const;
 	void read_table(size_t index, const Table &table);
-	Piece piece(const Range &range, const Table *table = nullptr) const;
 	Reference reference(const Section &section, const Relocation &r, uint64_t start) const;
 };

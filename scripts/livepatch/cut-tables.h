@@ -54,7 +54,21 @@ inline const Table *table_of(const Section &section)
 	return table == std::end(TABLES) ? nullptr : table;
 }
 
-// Static variables of a function of which it may have its own.
+// Where data has no other meaning than the variables that are in it. What is in other sections the kernel's
+// link gathers from all files, for the kernel to go through.
+constexpr std::string_view DATA[] = { ".data",	      ".bss",	    ".rodata",	".init.data",
+				      ".init.rodata", ".exit.data", ".ref.data" };
+
+inline bool is_gathered(const Section &section)
+{
+	return std::ranges::none_of(
+		DATA, [&](std::string_view name) { return section.name.starts_with(name); });
+}
+
+// Of the room before each function, which has no symbol. Nobody wants it.
+constexpr std::string_view ROOM = "__patchable_function_entries";
+
+// Static variables of a function, or tables that the compiler made of its code. It may have its own.
 constexpr std::string_view OWN[] = { "__func__", "__already_done",	"__warned",
 				     "__key",	 "__PRETTY_FUNCTION__", "CSWTCH" };
 
@@ -69,4 +83,12 @@ constexpr std::string_view UBSAN = ".data..Lubsan_";
 inline bool is_ubsan(const Section &section)
 {
 	return section.name.starts_with(UBSAN);
+}
+
+// Data that is compared for itself: not code, nor what belongs to the code that refers to it.
+inline bool is_data(const Section &section)
+{
+	return section.flags & SHF_ALLOC && !section.code() && !section.merged() &&
+	       !table_of(section) && !is_ubsan(section) && section.name != ORC &&
+	       section.name != ROOM && !section.name.starts_with(DISCARDED);
 }

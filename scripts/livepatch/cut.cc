@@ -105,6 +105,7 @@ int main(int count, char **arguments)
 	for (const string &name : plan.objects)
 		files.emplace_back(name, arguments[5], arguments[6], arguments[7]).place(kernel);
 	Cut cut(kernel, plan, exported, files);
+	cut.check_data();
 	cut.select();
 	cut.check_calls(symbols);
 

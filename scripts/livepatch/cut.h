@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-// The passes of cut, in their order: File::place(), Cut::select(), Cut::check_calls(), Cut::write().
+// The passes of cut, in their order: File::place(), Cut::check_data(), select(), check_calls(), write().
 #pragma once
 #include <map>
 #include <optional>
@@ -93,12 +93,14 @@ public:
 	Cut(const Kernel &kernel, const Plan &plan, const std::set<std::string> &exported,
 	    std::vector<File> &files);
 
+	void check_data() const;
 	void select();
 	void check_calls(const std::vector<Kernel_symbol> &symbols) const;
 	Object write(File &file) const;
 	unsigned position(const File &file, const std::string &name) const;
 
 private:
+	void check_variables(const File &file) const;
 	Id resolve(File &file, size_t symbol) const;
 	static bool is(const File &file, const Symbol &symbol, const Id &id);
 	void change(const Id &function);

@@ -2,19 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # The tools of scripts/livepatch on a kernel of two files, with one thing of each kind.
 load common
-
-setup_file() {
-	TOOLS=$(mktemp -d)
-	export TOOLS
-	cd "$BATS_TEST_DIRNAME/../livepatch" || return
-	for tool in symbols cut seal; do
-		g++ -std=gnu++20 -o "$TOOLS/$tool" "$tool"*.cc kernel.cc elf.cc -lelf
-	done
-}
-
-teardown_file() {
-	rm -rf "$TOOLS"
-}
+load cutter
 
 # What is in the kernel as often as here; "other" has a static variable and a function of the same name.
 sources() {
@@ -83,43 +71,6 @@ int (*pointer)(int);
 NEW
 int points(int i) { pointer = POINTED; return i; }
 END
-}
-
-FLAGS=(-O2 -mcmodel=kernel -fno-pic -fno-pie -pg -mfentry -mrecord-mcount -fcf-protection=none
-	-fno-asynchronous-unwind-tables -mno-sse)
-
-# compile DIR FLAG...: both files
-compile() {
-	local dir=$T/$1 file
-	shift
-	mkdir -p "$dir"
-	for file in core other; do
-		gcc "${FLAGS[@]}" "$@" -c "$T/source/$file.c" -o "$dir/$file.o"
-	done
-}
-
-# The kernel, its symbols and exports, and the objects of its own source.
-kernel() {
-	[ -d "$T/source" ] || sources "$T/source"
-	compile plain
-	echo 'int __fentry__ = 1;' | gcc -c -x c - -o "$T/fentry.o"
-	ld -e 0 -Ttext=0xffffffff81000000 -o "$T/vmlinux" "$T"/plain/*.o "$T/fentry.o"
-	nm -n --defined-only "$T/vmlinux" >"$T/symbols"
-	printf '0x1\t%s\tvmlinux\tEXPORT_SYMBOL\t\n' __fentry__ >"$T/symvers"
-	compile stock -ffunction-sections -fdata-sections
-	printf 'object core.o\nobject other.o\n' >"$T/plan"
-	mkdir -p "$T/out"
-}
-
-# cut FLAG...: what the change with these flags comes to
-cut() {
-	compile patched -ffunction-sections -fdata-sections "$@"
-	run "$TOOLS/cut" "$T/vmlinux" "$T/symbols" "$T/symvers" "$T/plan" "$T/plain" "$T/stock" "$T/patched" "$T/out"
-	echo "$output"
-}
-
-relocations() {
-	readelf -rW "$T/out/$1"
 }
 
 @test "livepatch: no change, nothing replaced" {
