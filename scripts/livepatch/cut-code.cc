@@ -116,7 +116,7 @@ Code::Code(const string &path)
 		if (s.type == STT_FUNC && section(s.section).code()) {
 			vector<size_t> &parts = functions[whole(s.name)];
 			parts.insert(s.name == whole(s.name) ? parts.begin() : parts.end(), i);
-		} else if (s.size && is_data(section(s.section))) {
+		} else if ((s.size || s.type == STT_OBJECT) && is_data(section(s.section))) {
 			variables[group(s.name)].push_back(i);
 		}
 	}
@@ -154,6 +154,14 @@ void Code::read_table(size_t index, const Table &table)
 			entries[s.section].push_back(
 				{ &table, index, number, size, s.value + r.addend });
 	}
+}
+
+std::optional<size_t> Code::find(const string &name) const
+{
+	for (size_t i = 1; i < object.symbols.size(); i++)
+		if (symbol(i).name == name && defines(i) && symbol(i).type != STT_SECTION)
+			return i;
+	return {};
 }
 
 size_t Code::main_part(size_t index) const

@@ -104,6 +104,8 @@ public:
 	{
 		return symbol(index).section != SHN_UNDEF && symbol(index).section < SHN_LORESERVE;
 	}
+	// The symbol of that name which it defines.
+	std::optional<size_t> find(const std::string &name) const;
 	// The symbol of the function that @index is a part of, or @index.
 	size_t main_part(size_t index) const;
 	Range range(size_t index) const

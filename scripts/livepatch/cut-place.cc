@@ -7,31 +7,57 @@ using std::map, std::string, std::vector;
 
 std::optional<uint64_t> File::address(const string &symbol) const
 {
-	if (auto it = external.find(symbol); it != external.end())
-		return it->second;
-	for (const Symbol &s : plain.symbols)
-		if (s.name == symbol && s.type != STT_SECTION && s.section != SHN_UNDEF)
-			if (auto it = base.find(s.section); it != base.end())
-				return it->second + s.value;
-	return {};
+	auto it = external.find(symbol);
+	return it == external.end() ? std::nullopt : std::optional(it->second);
+}
+
+std::optional<uint64_t> File::address(size_t symbol) const
+{
+	const Symbol &s = plain.symbol(symbol);
+	// Another file may have a stronger one.
+	if (s.bind == STB_WEAK)
+		return address(s.name);
+	auto it = base.find(s.section);
+	return it == base.end() ? std::nullopt : std::optional(it->second + s.value);
+}
+
+std::optional<size_t> File::theirs(size_t symbol) const
+{
+	const Symbol &s = patched.symbol(symbol);
+	auto ours = patched.variables.find(group(s.name));
+	if (ours == patched.variables.end())
+		return plain.find(s.name);
+	auto theirs = plain.variables.find(ours->first);
+	if (is_own(unnumbered(s.name)) || theirs == plain.variables.end())
+		return {};
+	if (ours->second.size() != theirs->second.size())
+		die("%s: %s is one of %zu static variables of functions, and the kernel has %zu of "
+		    "that name: which is new?",
+		    name.c_str(), s.name.c_str(), ours->second.size(), theirs->second.size());
+	if (ours->second.size() > 1)
+		die("%s: which %s of the kernel's is it?", name.c_str(), s.name.c_str());
+	const Symbol &their = plain.symbol(theirs->second[0]);
+	if (s.size != their.size || s.type != their.type)
+		die("%s: %s is of another size than the kernel's", name.c_str(), s.name.c_str());
+	return theirs->second[0];
 }
 
 string File::function_at(size_t section, uint64_t offset) const
 {
-	for (const Symbol &s : plain.symbols)
+	for (const Symbol &s : plain.object.symbols)
 		if (s.section == section && s.type == STT_FUNC && offset >= s.value &&
 		    offset < s.value + s.size)
 			return s.name;
-	return plain.sections[section].name;
+	return plain.object.sections[section].name;
 }
 
 void File::place(const Kernel &kernel)
 {
 	// A section of code is where most of its functions say.
-	for (size_t i = 1; i < plain.sections.size(); i++) {
+	for (size_t i = 1; i < plain.object.sections.size(); i++) {
 		map<uint64_t, int> votes;
-		for (const Symbol &s : plain.symbols)
-			if (s.section == i && s.type == STT_FUNC && plain.sections[i].code())
+		for (const Symbol &s : plain.object.symbols)
+			if (s.section == i && s.type == STT_FUNC && plain.object.sections[i].code())
 				if (vector<uint64_t> at = kernel.addresses(s.name); at.size() == 1)
 					votes[at[0] - s.value]++;
 		if (!votes.empty())
@@ -48,7 +74,7 @@ void File::place(const Kernel &kernel)
 		before = base.size();
 		for (auto [i, start] : map(base)) {
 			// Those of CPUs are below 2 GiB.
-			if (!done.insert(i).second || plain.sections[i].type == SHT_NOBITS ||
+			if (!done.insert(i).second || plain.object.sections[i].type == SHT_NOBITS ||
 			    start < 0x80000000)
 				continue;
 			compare(i, kernel);
@@ -59,7 +85,7 @@ void File::place(const Kernel &kernel)
 
 void File::compare(size_t index, const Kernel &kernel) const
 {
-	const Section &section = plain.sections[index];
+	const Section &section = plain.object.sections[index];
 	std::span<const unsigned char> there = kernel.at(base.at(index), section.bytes.size());
 	if (there.size() != section.bytes.size())
 		die("%s: the kernel has no such section: %s", name.c_str(), section.name.c_str());
@@ -77,7 +103,7 @@ void File::compare(size_t index, const Kernel &kernel) const
 // Where the kernel's section leads is where that is which ours refers to.
 void File::follow(size_t index, const Kernel &kernel)
 {
-	const Section &section = plain.sections[index];
+	const Section &section = plain.object.sections[index];
 	uint64_t start = base.at(index);
 	std::span<const unsigned char> there = kernel.at(start, section.bytes.size());
 	for (const Relocation &r : section.relocations) {
@@ -88,19 +114,19 @@ void File::follow(size_t index, const Kernel &kernel)
 		// The kernel is in the last 2 GiB.
 		uint64_t target =
 			(int32_t)((r.relative() ? start + r.offset : 0) + value - r.addend);
-		const Symbol &s = plain.symbols[r.symbol];
+		const Symbol &s = plain.symbol(r.symbol);
 		uint64_t *known;
 		// Another file may have a stronger one.
 		if (s.section == SHN_UNDEF || s.bind == STB_WEAK)
 			known = &external.try_emplace(s.name, target).first->second;
-		else if (s.section < SHN_LORESERVE && !plain.sections[s.section].merged())
+		else if (s.section < SHN_LORESERVE && !plain.object.sections[s.section].merged())
 			known = &base.try_emplace(s.section, target -= s.value).first->second;
 		else
 			continue;
 		if (!same_address(*known, target))
 			die("%s: %s refers to another %s than the kernel's does", name.c_str(),
 			    function_at(index, r.offset).c_str(),
-			    s.name.empty() ? plain.sections[s.section].name.c_str()
+			    s.name.empty() ? plain.object.sections[s.section].name.c_str()
 					   : s.name.c_str());
 	}
 }

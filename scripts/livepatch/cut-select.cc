@@ -13,7 +13,7 @@ vector<string> File::with(Fate fate) const
 	return names;
 }
 
-Cut::Cut(const Kernel &kernel, const Plan &plan, const std::set<string> &exported,
+Cut::Cut(const Kernel &kernel, const Plan &plan, const std::map<string, bool> &exported,
 	 vector<File> &files)
 	: kernel(kernel)
 	, plan(plan)
@@ -43,16 +43,42 @@ bool Cut::is(const File &file, const Symbol &symbol, const Id &id)
 	       (symbol.section == SHN_UNDEF ? !id.local() : &file == id.file);
 }
 
-unsigned Cut::position(const File &file, const string &name) const
+Home Cut::home(const Id &id) const
 {
-	std::optional<uint64_t> address = file.address(name);
-	vector<uint64_t> all = kernel.addresses(name);
-	if (!address && all.size() == 1)
-		address = all[0];
-	std::optional<unsigned> position = address ? kernel.position(name, *address) : std::nullopt;
+	const File &file = *id.file;
+	Home home{ id.name(), 0, id.local() };
+	std::optional<uint64_t> address, global = kernel.global(home.name);
+	std::optional<size_t> theirs;
+	if (file.patched.defines(id.symbol))
+		theirs = file.theirs(id.symbol);
+	else if (!(address = file.address(home.name)))
+		// The patch may take a function out of the file, and still name it.
+		theirs = file.plain.find(home.name);
+	if (theirs) {
+		home.name = file.plain.symbol(*theirs).name;
+		home.local = file.plain.symbol(*theirs).bind == STB_LOCAL;
+		address = file.address(*theirs);
+		if (home.local && !id.local() && global)
+			die("%s: which %s is it, the static one of the file or the other?",
+			    file.name.c_str(), home.name.c_str());
+	}
+	if (!address && !home.local)
+		address = global;
+	if (!address)
+		die("%s: the kernel's code does not tell where %s is, and %s", file.name.c_str(),
+		    home.name.c_str(),
+		    home.local ? "it is static" : "the kernel has no such global symbol");
+	home.address = *address;
+	return home;
+}
+
+unsigned Cut::position(const Id &id) const
+{
+	Home home = this->home(id);
+	std::optional<unsigned> position = kernel.position(home.name, home.address);
 	if (!position)
-		die("%s: %s is %zu times in the kernel, and nothing tells which it is",
-		    file.name.c_str(), name.c_str(), all.size());
+		die("%s: the kernel's list of symbols has no %s at %#lx", id.file->name.c_str(),
+		    home.name.c_str(), home.address);
 	return *position;
 }
 
@@ -65,7 +91,7 @@ void Cut::select()
 				file.changed.insert(name);
 	for (File &file : files)
 		for (const string &name : file.changed)
-			change({ &file, file.patched.functions.at(name)[0] });
+			change(function_of(file, name));
 
 	for (File &file : files) {
 		// What is global is for another file, or for the module.
@@ -74,7 +100,7 @@ void Cut::select()
 				add(id);
 		for (Fate fate : { Fate::REPLACED, Fate::COPIED })
 			for (const string &name : file.with(fate))
-				add_referenced({ &file, file.patched.functions.at(name)[0] });
+				add_referenced(function_of(file, name));
 	}
 }
 

@@ -53,14 +53,14 @@ private:
 
 	Relocation convert(const Section &section, const Relocation &r);
 	size_t undefined_symbol(const string &name);
-	size_t kernels(const string &name);
+	size_t kernels(const Id &id);
 	size_t section_symbol(size_t index);
 	size_t entry_symbol(size_t section, size_t number);
 	size_t take_symbol(size_t index, size_t section, uint64_t value);
 	size_t function(size_t index);
 	size_t variable(size_t index);
-	size_t others(const Id &id);
-	void check_pointer(const string &function) const;
+	size_t others(const Id &id, bool pointer);
+	size_t kernels_code(const Id &id, bool pointer);
 };
 
 Object Cut::write(File &file) const
@@ -222,12 +222,14 @@ size_t Writer::undefined_symbol(const string &name)
 	return it->second;
 }
 
-size_t Writer::kernels(const string &name)
+size_t Writer::kernels(const Id &id)
 {
-	if (cut.exported.contains(name))
-		return undefined_symbol(name);
-	return undefined_symbol(".klp.sym.vmlinux." + name + ',' +
-				std::to_string(cut.position(file, name)));
+	Home home = cut.home(id);
+	if (auto it = cut.exported.find(home.name);
+	    !home.local && it != cut.exported.end() && it->second)
+		return undefined_symbol(home.name);
+	return undefined_symbol(".klp.sym.vmlinux." + home.name + ',' +
+				std::to_string(cut.position(id)));
 }
 
 // A symbol for the whole section.
@@ -291,39 +293,37 @@ size_t Writer::variable(size_t index)
 	if (auto it = symbols.find(index); it != symbols.end())
 		return it->second;
 	const Symbol &s = from.symbols[index];
-	string base = unnumbered(s.name);
-	set<string> theirs;
-	for (const Symbol &t : file.plain.symbols)
-		if (t.type == STT_OBJECT && t.section != SHN_UNDEF && !is_own(base) &&
-		    (t.name == s.name || (base != s.name && unnumbered(t.name) == base)))
-			theirs.insert(t.name);
-	if (theirs.size() > 1)
-		die("%s: which %s of the kernel's is it?", file.name.c_str(), s.name.c_str());
-	if (theirs.size() == 1)
-		return symbols[index] = kernels(*theirs.begin());
 	if (from.sections[s.section].merged())
 		return take_symbol(index, take_whole(s.section), s.value);
+	if (file.theirs(index))
+		return symbols[index] = kernels({ &file, index });
 	return take_symbol(index, take(code.range(index)), 0);
 }
 
-// What another file of the plan defines.
-size_t Writer::others(const Id &id)
+// What another file of the plan defines. If a @pointer is made to a function, it is to the kernel's.
+size_t Writer::others(const Id &id, bool pointer)
 {
-	bool ours = id.function() ? id.fate() == Fate::COPIED || id.fate() == Fate::ADDED
-				  : !id.file->address(id.name());
-	return ours ? undefined_symbol(renamed(id.name(), id.fate())) : kernels(id.name());
+	if (id.function() ? !pointer && (id.fate() == Fate::COPIED || id.fate() == Fate::ADDED)
+			  : !id.file->theirs(id.symbol))
+		return undefined_symbol(renamed(id.name(), id.fate()));
+	return kernels_code(id, pointer);
 }
 
-// A pointer is made to @function, or to something else.
-void Writer::check_pointer(const string &function) const
+// A function as the kernel has it, or whatever another file has. A pointer to it may stay in the kernel.
+size_t Writer::kernels_code(const Id &id, bool pointer)
 {
-	std::optional<uint64_t> address = file.address(function);
-	if (vector<uint64_t> all = cut.kernel.addresses(function); !address && all.size() == 1)
-		address = all[0];
-	if (address && cut.kernel.is_code(*address) && !cut.kernel.has_pointers(*address))
+	if (pointer && id.fate() == Fate::ADDED)
+		die("%s: the address of %s, which is new, would be left in the kernel",
+		    file.name.c_str(), id.name().c_str());
+	if (pointer && id.fate() == Fate::COPIED)
+		die("%s: the address of %s is taken, which is copied: the kernel's stays as it is",
+		    file.name.c_str(), id.name().c_str());
+	uint64_t address = cut.home(id).address;
+	if (pointer && cut.kernel.is_code(address) && !cut.kernel.has_pointers(address))
 		die("%s: the address of %s is taken, and the kernel has no pointer to it, "
 		    "so the CPU may refuse to go there (IBT)",
-		    file.name.c_str(), function.c_str());
+		    file.name.c_str(), id.name().c_str());
+	return kernels(id);
 }
 
 // A relocation of @from for @out.
@@ -342,26 +342,19 @@ Relocation Writer::convert(const Section &section, const Relocation &r)
 	}
 	const Symbol &s = from.symbols[to.symbol];
 	bool pointer = !table_of(section) && !is_jump(section, r) && to.offset + bias == 0;
-	if (pointer && s.type != STT_OBJECT)
-		check_pointer(s.name);
-	if (s.section == SHN_UNDEF) {
-		Id id = cut.resolve(file, to.symbol);
-		return { r.offset, r.type, id.file == &file ? kernels(s.name) : others(id),
-			 to.offset };
-	}
+	size_t symbol;
 	if (s.section >= SHN_LORESERVE)
 		die("%s: %s is no place", file.name.c_str(), s.name.c_str());
-	if (!from.sections[s.section].code())
-		return { r.offset, r.type, variable(to.symbol), to.offset };
-	if (file.fate(to.symbol) == Fate::KERNELS)
-		return { r.offset, r.type, kernels(s.name), to.offset };
+	if (code.defines(to.symbol) && !from.sections[s.section].code())
+		symbol = variable(to.symbol);
+	else if (Id id = cut.resolve(file, to.symbol); id.file != &file)
+		symbol = others(id, pointer);
+	else if (pointer || file.fate(to.symbol) == Fate::KERNELS)
+		symbol = kernels_code({ &file, to.symbol }, pointer);
 	// By name it is a call, in objtool's eyes, even if to the unlikely part.
-	if (is_jump(section, r) && from.symbols[r.symbol].type == STT_SECTION)
+	else if (is_jump(section, r) && from.symbols[r.symbol].type == STT_SECTION)
 		return { r.offset, r.type, section_symbol(s.section), r.addend };
-	if (!pointer)
-		return { r.offset, r.type, function(to.symbol), to.offset };
-	if (file.fate(to.symbol) == Fate::ADDED)
-		die("%s: the address of %s, which is new, would be left in the kernel",
-		    file.name.c_str(), s.name.c_str());
-	return { r.offset, r.type, kernels(s.name), to.offset };
+	else
+		symbol = function(to.symbol);
+	return { r.offset, r.type, symbol, to.offset };
 }

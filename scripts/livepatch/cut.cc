@@ -27,7 +27,7 @@
 #include <sstream>
 #include "cut.h"
 
-using std::set, std::string, std::vector;
+using std::map, std::set, std::string, std::vector;
 
 Plan::Plan(const string &path)
 {
@@ -63,17 +63,16 @@ static vector<Kernel_symbol> read_symbols(const string &path)
 	return symbols;
 }
 
-static set<string> read_exported(const string &path)
+static map<string, bool> read_exported(const string &path)
 {
-	set<string> exported;
+	map<string, bool> exported;
 	std::ifstream in(path);
 	for (string line; std::getline(in, line);) {
 		std::istringstream words(line);
 		string crc, name, module, kind, space;
 		// What has a name space of its own is not for all modules.
-		if (words >> crc >> name >> module >> kind && module == "vmlinux" &&
-		    !(words >> space))
-			exported.insert(name);
+		if (words >> crc >> name >> module >> kind && module == "vmlinux")
+			exported[name] = !(words >> space);
 	}
 	if (exported.empty())
 		die("%s has nothing that the kernel exports", path.c_str());
@@ -96,7 +95,7 @@ int main(int count, char **arguments)
 		die("usage: cut VMLINUX SYMBOLS MODULE.SYMVERS PLAN PLAIN STOCK PATCHED OUT");
 	Kernel kernel(arguments[1]);
 	vector<Kernel_symbol> symbols = read_symbols(arguments[2]);
-	set<string> exported = read_exported(arguments[3]);
+	map<string, bool> exported = read_exported(arguments[3]);
 	Plan plan(arguments[4]);
 	const string out = arguments[8];
 
@@ -107,7 +106,7 @@ int main(int count, char **arguments)
 	Cut cut(kernel, plan, exported, files);
 	cut.check_data();
 	cut.select();
-	cut.check_calls(symbols);
+	cut.check_kernel(symbols);
 
 	std::ofstream functions(out + "/functions.h"), differences(out + "/differences");
 	for (File &file : files) {
@@ -119,8 +118,8 @@ int main(int count, char **arguments)
 		list("new", file.name, file.with(Fate::ADDED));
 		list("kept as it is", file.name, kept);
 		for (const string &name : file.with(Fate::REPLACED))
-			functions << "REPLACE(" << name << ", " << cut.position(file, name)
-				  << ")\n";
+			functions << "REPLACE(" << name << ", "
+				  << cut.position(function_of(file, name)) << ")\n";
 		for (const string &name : file.changed)
 			differences
 				<< file.name << ": " << name << ": "

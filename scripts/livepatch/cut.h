@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-// The passes of cut, in their order: File::place(), Cut::check_data(), select(), check_calls(), write().
+// The passes of cut, in their order: File::place(), Cut::check_data(), select(), check_kernel(), write().
 #pragma once
 #include <map>
 #include <optional>
@@ -26,8 +26,7 @@ enum class Fate {
 // A file, and where it is in the kernel.
 struct File {
 	std::string name;
-	Object plain;
-	Code stock, patched;
+	Code plain, stock, patched;
 	std::map<size_t, uint64_t> base; // of the sections of plain
 	std::map<std::string, uint64_t> external; // what plain wants from other files
 	std::map<size_t, Fate> fates; // by symbol of patched, the first of its function
@@ -44,7 +43,11 @@ struct File {
 
 	// Finds the sections of plain in the kernel, and compares them.
 	void place(const Kernel &kernel);
+	// Of a symbol of plain, and of one that it wants from other files.
+	std::optional<uint64_t> address(size_t symbol) const;
 	std::optional<uint64_t> address(const std::string &symbol) const;
+	// The symbol of plain that one of patched is; none if it is new, or each has its own.
+	std::optional<size_t> theirs(size_t symbol) const;
 
 	Fate fate(size_t symbol) const
 	{
@@ -80,28 +83,41 @@ struct Id {
 	Fate fate() const { return file->fate(symbol); }
 };
 
+inline Id function_of(File &file, const std::string &name)
+{
+	return { &file, file.patched.functions.at(name)[0] };
+}
+
+// What the kernel has of something.
+struct Home {
+	std::string name;
+	uint64_t address;
+	bool local; // to a file: what is exported by this name is another
+};
+
 class Cut {
 	const Kernel &kernel;
 	const Plan &plan;
-	const std::set<std::string> &exported;
+	const std::map<std::string, bool> &exported; // whether for all modules
 	std::vector<File> &files;
 	std::map<std::string, Id> globals; // what the files define for others
 
 	friend class Writer;
 
 public:
-	Cut(const Kernel &kernel, const Plan &plan, const std::set<std::string> &exported,
+	Cut(const Kernel &kernel, const Plan &plan, const std::map<std::string, bool> &exported,
 	    std::vector<File> &files);
 
 	void check_data() const;
 	void select();
-	void check_calls(const std::vector<Kernel_symbol> &symbols) const;
+	void check_kernel(const std::vector<Kernel_symbol> &symbols) const;
 	Object write(File &file) const;
-	unsigned position(const File &file, const std::string &name) const;
+	unsigned position(const Id &id) const;
 
 private:
 	void check_variables(const File &file) const;
 	Id resolve(File &file, size_t symbol) const;
+	Home home(const Id &id) const;
 	static bool is(const File &file, const Symbol &symbol, const Id &id);
 	void change(const Id &function);
 	void change_callers(const Id &function);

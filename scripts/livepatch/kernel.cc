@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 #include "kernel.h"
 #include <algorithm>
+#include <cctype>
 #include <fstream>
 #include <iterator>
 
@@ -18,13 +19,8 @@ Kernel::Kernel(const std::string &path)
 		die("%s is no kernel of x86-64", path.c_str());
 	sections.resize(header.e_shnum);
 	memcpy(sections.data(), file.data() + header.e_shoff, size);
-	const Elf64_Shdr names =
-		header.e_shstrndx < sections.size() ? sections[header.e_shstrndx] : Elf64_Shdr{};
-	auto is = [&](const Elf64_Shdr &s, std::string_view name) {
-		uint64_t at = names.sh_offset + s.sh_name;
-		return at < file.size() && name.size() < file.size() - at &&
-		       !memcmp(&file[at], name.data(), name.size()) && !file[at + name.size()];
-	};
+	if (header.e_shstrndx < sections.size())
+		names = sections[header.e_shstrndx];
 	std::erase_if(sections, [&](const Elf64_Shdr &s) {
 		return !(s.sh_flags & SHF_ALLOC) || s.sh_type == SHT_NOBITS ||
 		       s.sh_offset > file.size() || s.sh_size > file.size() - s.sh_offset;
@@ -37,6 +33,13 @@ Kernel::Kernel(const std::string &path)
 			sealed.insert(s.sh_addr + i + there);
 		}
 	}
+}
+
+bool Kernel::is(const Elf64_Shdr &section, std::string_view name) const
+{
+	uint64_t at = names.sh_offset + section.sh_name;
+	return at < file.size() && name.size() < file.size() - at &&
+	       !memcmp(&file[at], name.data(), name.size()) && !file[at + name.size()];
 }
 
 std::span<const unsigned char> Kernel::at(uint64_t address, size_t size) const
@@ -57,14 +60,25 @@ bool Kernel::is_code(uint64_t address) const
 	});
 }
 
-std::vector<std::pair<uint64_t, std::span<const unsigned char>>> Kernel::code() const
+Kernel::Contents Kernel::contents(const Elf64_Shdr &s) const
 {
-	std::vector<std::pair<uint64_t, std::span<const unsigned char>>> found;
+	return { s.sh_addr, std::span(file).subspan(s.sh_offset, s.sh_size),
+		 bool(s.sh_flags & SHF_EXECINSTR) };
+}
+
+std::vector<Kernel::Contents> Kernel::contents() const
+{
+	std::vector<Contents> found;
 	for (const Elf64_Shdr &s : sections)
-		if (s.sh_flags & SHF_EXECINSTR)
-			found.emplace_back(s.sh_addr,
-					   std::span(file).subspan(s.sh_offset, s.sh_size));
+		found.push_back(contents(s));
 	return found;
+}
+
+std::optional<Kernel::Contents> Kernel::contents(std::string_view section) const
+{
+	auto it = std::ranges::find_if(sections,
+				       [&](const Elf64_Shdr &s) { return is(s, section); });
+	return it == sections.end() ? std::nullopt : std::optional(contents(*it));
 }
 
 bool Kernel::has_pointers(uint64_t address) const
@@ -78,15 +92,27 @@ void Kernel::use(const std::vector<Kernel_symbol> &symbols)
 {
 	by_name.clear();
 	for (const Kernel_symbol &s : symbols)
-		by_name.emplace(s.name, s.address);
+		by_name.emplace(s.name, s);
 }
 
 std::vector<uint64_t> Kernel::addresses(const std::string &name) const
 {
 	std::vector<uint64_t> found;
 	for (auto [it, end] = by_name.equal_range(name); it != end; ++it)
-		found.push_back(it->second);
+		found.push_back(it->second.address);
 	std::ranges::sort(found);
+	return found;
+}
+
+std::optional<uint64_t> Kernel::global(const std::string &name) const
+{
+	std::optional<uint64_t> found;
+	for (auto [it, end] = by_name.equal_range(name); it != end; ++it)
+		if (isupper(it->second.type)) {
+			if (found)
+				return {};
+			found = it->second.address;
+		}
 	return found;
 }
 

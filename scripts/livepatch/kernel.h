@@ -17,10 +17,22 @@ struct Kernel_symbol {
 };
 
 class Kernel {
+public:
+	struct Contents {
+		uint64_t address;
+		std::span<const unsigned char> bytes;
+		bool code;
+	};
+
+private:
 	std::vector<unsigned char> file;
 	std::vector<Elf64_Shdr> sections;
-	std::multimap<std::string, uint64_t> by_name;
+	std::multimap<std::string, Kernel_symbol> by_name;
 	std::set<uint64_t> sealed;
+	Elf64_Shdr names{}; // the section that has those of sections
+
+	bool is(const Elf64_Shdr &section, std::string_view name) const;
+	Contents contents(const Elf64_Shdr &section) const;
 
 public:
 	explicit Kernel(const std::string &path);
@@ -32,10 +44,13 @@ public:
 	// @size bytes at @address; none if the file has none.
 	std::span<const unsigned char> at(uint64_t address, size_t size) const;
 	bool is_code(uint64_t address) const;
-	// Of each section with code: address and bytes.
-	std::vector<std::pair<uint64_t, std::span<const unsigned char>>> code() const;
+	// Of each section that the file has, and of that which has the name.
+	std::vector<Contents> contents() const;
+	std::optional<Contents> contents(std::string_view section) const;
 
 	std::vector<uint64_t> addresses(const std::string &name) const; // ascending
+	// Of that which files see of each other. The link lets no two have one name.
+	std::optional<uint64_t> global(const std::string &name) const;
 	// Whether a pointer may be called that leads there. With IBT the CPU wants a mark (ENDBR), which the
 	// kernel takes off as it boots where it has no pointer itself (.ibt_endbr_seal).
 	bool has_pointers(uint64_t address) const;

@@ -37,7 +37,8 @@ kernel() {
 	[ -d "$T/source" ] || sources "$T/source"
 	compile plain
 	echo 'int __fentry__ = 1;' | gcc -c -x c - -o "$T/fentry.o"
-	ld -e 0 -Ttext=0xffffffff81000000 -o "$T/vmlinux" "$T"/plain/*.o "$T/fentry.o"
+	ld -e 0 -Ttext=0xffffffff81000000 --defsym=__start_mcount_loc=__start___mcount_loc \
+		--defsym=__stop_mcount_loc=__stop___mcount_loc -o "$T/vmlinux" "$T"/plain/*.o "$T/fentry.o"
 	nm -n --defined-only "$T/vmlinux" >"$T/symbols"
 	printf '0x1\t%s\tvmlinux\tEXPORT_SYMBOL\t\n' __fentry__ >"$T/symvers"
 	compile stock -ffunction-sections -fdata-sections

@@ -88,3 +88,147 @@ replaced() {
 	change 's/quad changed/&, other/'
 	stops 'core.o: __setup differs, and stays as the kernel has it; say "keep __setup" in the plan if that will do, and why'
 }
+
+@test "cut: a new static variable of a function is not another's of that name" {
+	core <<-'END'
+	int first(int x) { static int once; once += x; return other(once); }
+	int second(int x) { return other(x) * 3; }
+	END
+	kernel
+	change 's/x) \* 3/x) * 4/'
+	replaced second
+	change 's/once += x;/once += x + 1;/'
+	replaced first
+	nm "$T/out/core.o" | grep -q 'U .klp.sym.vmlinux.once.[0-9]*,1$'
+	change 's/second(int x) { /&static int once; once += x * 2; /'
+	output=${output/once.1/once.0}
+	stops "core.o: once.0 is one of 2 static variables of functions, and the kernel has 1 of that name: which is new?"
+	change 's/second(int x) { /&static int twice; twice += x * 2; /'
+	replaced second
+	nm "$T/out/core.o" | grep -q ' b twice\.[0-9]*$'
+}
+
+@test "cut: a new static variable of a function is not the file's of that name" {
+	core <<-'END'
+	static int limit = 3;
+	int first(int x) { limit += x; return other(limit); }
+	int second(int x) { return other(x) * 3; }
+	END
+	kernel
+	change 's/limit += x/limit += x + 1/'
+	replaced first
+	nm "$T/out/core.o" | grep -q 'U .klp.sym.vmlinux.limit,1$'
+	change 's/second(int x) { /&static int limit = 100; limit += x * 2; /'
+	replaced second
+	nm "$T/out/core.o" | grep -q ' d limit\.[0-9]*$'
+	[ -z "$(nm "$T/out/core.o" | grep klp.sym.vmlinux.limit)" ]
+}
+
+@test "cut: a variable of another size stops it" {
+	core <<-'END'
+	static int list[4];
+	int first(int x) { list[x & 3] += x; return other(list[0]); }
+	END
+	kernel
+	change 's/+= x;/+= x + 1;/'
+	replaced first
+	change 's/list\[4\]/list[8]/' 's/x & 3/x \& 7/'
+	stops 'core.o: list differs (its size), and stays as the kernel has it; say "keep list" in the plan if that will do, and why'
+	echo 'keep list' >>"$T/plan"
+	change 's/list\[4\]/list[8]/' 's/x & 3/x \& 7/'
+	stops "core.o: list is of another size than the kernel's"
+}
+
+@test "cut: a static function is not what another file exports by its name" {
+	core 'int helper(int x) { return x * 77; }' <<-'END'
+	static __attribute__((noinline)) int helper(int x) { return other(x + 1); }
+	int user(int x) { return helper(x) + 1; }
+	int second(int x) { return helper(x) + 2; }
+	END
+	kernel
+	printf '0x1\t%s\tvmlinux\tEXPORT_SYMBOL\t\n' helper other >>"$T/symvers"
+	# core.o comes first.
+	change 's/helper(x) + 2/helper(x) + 3/'
+	replaced second
+	[ "$(nm -u "$T/out/core.o" | grep helper)" = '                 U .klp.sym.vmlinux.helper,1' ]
+	change 's/helper(x) + 2/other(x) + 3/'
+	replaced second
+	nm -u "$T/out/core.o" | grep -q ' U other$'
+}
+
+@test "cut: a static function of another file is not a global of its name" {
+	core 'static __attribute__((noinline)) int hidden(int x) { return x * 31; }' \
+		'int seen(int x) { return hidden(x) + 1; }' <<-'END'
+	extern int hidden(int), seen(int);
+	int changed(int x) { return other(x) * 3; }
+	END
+	kernel
+	change 's/x) \* 3/x) * 3 + seen(x)/'
+	replaced changed
+	nm -u "$T/out/core.o" | grep -q ' U .klp.sym.vmlinux.seen,1$'
+	change 's/x) \* 3/x) * 3 + hidden(x)/'
+	stops "core.o: the kernel's code does not tell where hidden is, and the kernel has no such global symbol"
+}
+
+@test "cut: a pointer to what was copied stops it" {
+	core <<-'END'
+	struct work { void (*fn)(int); int x; };
+	static __attribute__((noinline)) void my_work(int x) { other(x + 1); }
+	int start(struct work *w) { w->fn = my_work; return other(w->x); }
+	int direct(int x) { my_work(x); return other(x); }
+	END
+	kernel
+	change 's/x + 1)/x + 1000)/'
+	replaced my_work
+	echo 'copy my_work' >>"$T/plan"
+	change 's/x + 1)/x + 1000)/'
+	stops "core.o: the address of my_work is taken, which is copied: the kernel's stays as it is"
+	change 's/x + 1)/x + 1000)/' 's/w->fn = my_work/w->fn = 0/'
+	replaced 'direct start'
+}
+
+@test "cut: what is copied must not be exported, nor have pointers elsewhere in the kernel" {
+	core 'int api(int); struct ops { int (*f)(int); };' <<-'END'
+	int __attribute__((noinline)) api(int x) { return other(x + 1); }
+	int user(int x) { return api(x) + 1; }
+	END
+	kernel
+	sed -i '/other/d' "$T/plan"
+	echo 'copy api' >>"$T/plan"
+	change 's/x + 1)/x + 1000)/'
+	replaced user
+	for space in '' MINE; do
+		cp "$T/symvers" "$T/symvers.before"
+		printf '0x1\tapi\tvmlinux\tEXPORT_SYMBOL_GPL\t%s\n' "$space" >>"$T/symvers"
+		change 's/x + 1)/x + 1000)/'
+		stops "core.o: api is exported, and copied: modules would go on to call the kernel's"
+		mv "$T/symvers.before" "$T/symvers"
+	done
+	cp "$T/source/other.c" "$T/other.c"
+	for line in 'struct ops ops = { api };' 'void fill(struct ops *o) { o->f = api; }' 'void *tell(void) { void *at; asm("lea api(%%rip), %0" : "=r" (at)); return at; }'; do
+		{ cat "$T/other.c"; echo "$line"; } >"$T/source/other.c"
+		kernel
+		sed -i '/other/d' "$T/plan"
+		echo 'copy api' >>"$T/plan"
+		change 's/x + 1)/x + 1000)/'
+		[ "$status" -eq 1 ]
+		[[ $output =~ ^"cut: the kernel's "(ops|fill|tell)" points to api, which cannot be replaced"$ ]]
+		echo "keep ${BASH_REMATCH[1]}" >>"$T/plan"
+		change 's/x + 1)/x + 1000)/'
+		replaced user
+	done
+}
+
+@test "cut: what calls what was copied is known by where it is, not by its name" {
+	core 'int api(int);' 'static __attribute__((noinline, used)) int user(int x) { return api(x) + 2; }' <<-'END'
+	int __attribute__((noinline)) api(int x) { return other(x + 1); }
+	int user(int x) { return api(x) + 1; }
+	END
+	kernel
+	sed -i '/other/d' "$T/plan"
+	change 's/x + 1)/x + 1000)/'
+	replaced api
+	echo 'copy api' >>"$T/plan"
+	change 's/x + 1)/x + 1000)/'
+	stops "the kernel's user calls api, which cannot be replaced"
+}
