@@ -78,9 +78,32 @@ static string difference(const Piece &ours, const Piece &theirs)
 	return "its byte " + std::to_string(our - ours.bytes.begin());
 }
 
+// A function that is replaced takes along its entries of the tables that are known. Others must have none of it.
+static void check_tables(const File &file, const Code &code)
+{
+	for (const Section &section : code.object.sections) {
+		if (!is_data(section) || !is_gathered(section))
+			continue;
+		for (const Relocation &r : section.relocations) {
+			Code::Place to = code.place(section, r);
+			const Symbol &s = code.symbol(to.symbol == NONE ? r.symbol : to.symbol);
+			bool start = to.symbol != NONE && code.main_part(to.symbol) == to.symbol &&
+				     to.offset == 0;
+			if (code.defines(r.symbol) && code.section(s.section).code() && !start)
+				die("%s: %s has an entry for a place in %s, and is of a kind that "
+				    "is not known here",
+				    file.name.c_str(), section.name.c_str(),
+				    to.symbol == NONE ? code.section(s.section).name.c_str()
+						      : s.name.c_str());
+		}
+	}
+}
+
 void Cut::check_data() const
 {
 	for (const File &file : files) {
+		check_tables(file, file.stock);
+		check_tables(file, file.patched);
 		check_variables(file);
 		for (bool gathered : { true, false }) {
 			map<string, vector<Whole>> ours = wholes(file.patched, gathered),

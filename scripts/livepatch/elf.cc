@@ -66,10 +66,19 @@ Object::Object(const std::string &path)
 			continue;
 		Section &section = sections[index[sh->sh_info]];
 		auto *rela = static_cast<const Elf64_Rela *>(data(scn)->d_buf);
-		for (size_t i = 0; i < sh->sh_size / sizeof *rela; i++)
-			section.relocations.push_back(
-				{ rela[i].r_offset, (uint32_t)ELF64_R_TYPE(rela[i].r_info),
-				  ELF64_R_SYM(rela[i].r_info), rela[i].r_addend });
+		for (size_t i = 0; i < sh->sh_size / sizeof *rela; i++) {
+			Relocation r{ rela[i].r_offset, (uint32_t)ELF64_R_TYPE(rela[i].r_info),
+				      ELF64_R_SYM(rela[i].r_info), rela[i].r_addend };
+			std::optional<size_t> width = Relocation::width(r.type);
+			if (!width)
+				die("%s: %s has a relocation of type %u, which is not known here",
+				    path.c_str(), section.name.c_str(), r.type);
+			if (r.offset > section.bytes.size() ||
+			    *width > section.bytes.size() - r.offset || r.symbol >= symbols.size())
+				die("%s is damaged: a relocation of %s leads out of it",
+				    path.c_str(), section.name.c_str());
+			section.relocations.push_back(r);
+		}
 		std::ranges::stable_sort(section.relocations, {}, &Relocation::offset);
 	}
 }
@@ -113,8 +122,8 @@ void Object::write(const std::string &path) const
 		const Symbol &s = symbols[i];
 		position[i] = table.size();
 		table.push_back({ (Elf64_Word)(s.name.empty() ? 0 : names.size()),
-				  (unsigned char)ELF64_ST_INFO(s.bind, s.type), s.other,
-				  s.section, s.value, s.size });
+				  (unsigned char)ELF64_ST_INFO(s.bind, s.type), s.other, s.section,
+				  s.value, s.size });
 		if (!s.name.empty())
 			names += s.name + '\0';
 	}

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <libelf.h>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unistd.h>
@@ -36,13 +37,24 @@ struct Relocation {
 	size_t symbol; // index
 	int64_t addend;
 
-	// How many bytes of the section it fills in.
-	size_t width() const
+	// How many bytes of the section it fills in; nothing if this is not known.
+	static std::optional<size_t> width(uint32_t type)
 	{
-		return type == R_X86_64_64 || type == R_X86_64_PC64 ? 8
-		       : type == R_X86_64_NONE			    ? 0
-								    : 4;
+		switch (type) {
+		case R_X86_64_NONE:
+			return 0;
+		case R_X86_64_32:
+		case R_X86_64_32S:
+		case R_X86_64_PC32:
+		case R_X86_64_PLT32:
+			return 4;
+		case R_X86_64_64:
+		case R_X86_64_PC64:
+			return 8;
+		}
+		return {};
 	}
+	size_t width() const { return *width(type); }
 	bool relative() const
 	{
 		return type == R_X86_64_PC32 || type == R_X86_64_PLT32 || type == R_X86_64_PC64;
@@ -63,15 +75,9 @@ struct Section {
 	std::vector<unsigned char> bytes; // those that are all 0 as well
 	std::vector<Relocation> relocations;
 
-	bool code() const
-	{
-		return flags & SHF_EXECINSTR;
-	}
+	bool code() const { return flags & SHF_EXECINSTR; }
 	// Where the linker merges what is equal: nothing has a place of its own.
-	bool merged() const
-	{
-		return flags & SHF_MERGE;
-	}
+	bool merged() const { return flags & SHF_MERGE; }
 };
 
 struct Elf_file {

@@ -232,3 +232,28 @@ replaced() {
 	change 's/x + 1)/x + 1000)/'
 	stops "the kernel's user calls api, which cannot be replaced"
 }
+
+@test "cut: an entry of a table that is not known stops it" {
+	core <<-'END'
+	int changed(int x) { asm volatile("1: nop; .pushsection __fixups, \"a\"; .long 1b - ., 7; .popsection"); return other(x) * 3; }
+	END
+	kernel
+	change 's/x) \* 3/x) * 4/'
+	stops 'core.o: __fixups has an entry for a place in changed, and is of a kind that is not known here'
+	sed -i 's/__fixups/.smp_locks/; s/, 7;/;/' "$T/source/core.c"
+	kernel
+	change 's/x) \* 3/x) * 4/'
+	replaced changed
+}
+
+@test "cut: a relocation that is not known stops it" {
+	core <<-'END'
+	int changed(int x) { return other(x) * 3; }
+	END
+	kernel
+	change 's/x) \* 3/x) * 4/'
+	replaced changed
+	change 's/return/asm("mov other@GOTPCREL(%%rip), %%rax" ::: "rax"); &/'
+	[ "$status" -eq 1 ]
+	[[ $output == "cut: $T/patched/core.o: .text.changed has a relocation of type "*", which is not known here" ]]
+}
