@@ -238,22 +238,29 @@ bool Code::is_constant(size_t index) const
 	       !(section(symbol(index).section).flags & SHF_WRITE);
 }
 
+string Code::constant(const Section &section, const Relocation &r) const
+{
+	const Section &merged = this->section(symbol(r.symbol).section);
+	uint64_t at = symbol(r.symbol).value + r.addend + bias(section, r), end = at;
+	if (merged.flags & SHF_STRINGS)
+		while (end < merged.bytes.size() && merged.bytes[end])
+			end++;
+	end += merged.entry_size;
+	if (at >= merged.bytes.size() || end > merged.bytes.size())
+		die("%s: %s refers to what is outside of %s", object.path.c_str(),
+		    section.name.c_str(), merged.name.c_str());
+	return { merged.bytes.begin() + at, merged.bytes.begin() + end };
+}
+
 Reference Code::reference(const Section &section, const Relocation &r, uint64_t start) const
 {
 	const Symbol &s = symbol(r.symbol);
 	Reference reference{ r.offset - start, r.type, {}, 0, {} };
 	if (defines(r.symbol) && this->section(s.section).merged()) {
-		const Section &merged = this->section(s.section);
-		uint64_t at = s.value + r.addend + bias(section, r);
-		if (at >= merged.bytes.size())
-			die("%s: %s refers to what is outside of %s", object.path.c_str(),
-			    section.name.c_str(), merged.name.c_str());
-		const char *text = reinterpret_cast<const char *>(&merged.bytes[at]);
-		size_t left = merged.bytes.size() - at;
-		size_t size = merged.flags & SHF_STRINGS
-				      ? strnlen(text, left)
-				      : std::min<size_t>(left, merged.entry_size);
-		reference.to = '"' + string(text, size) + '"';
+		string text = constant(section, r);
+		if (this->section(s.section).flags & SHF_STRINGS)
+			text.pop_back();
+		reference.to = '"' + text + '"';
 		return reference;
 	}
 	Place place = this->place(section, r);

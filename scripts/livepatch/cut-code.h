@@ -121,6 +121,8 @@ public:
 	std::optional<Range> replacement(const Entry &entry) const;
 	bool traced(size_t function) const;
 	Function function(const std::string &name) const;
+	// What a relocation to a merged section leads to: a string with its end, or a constant.
+	std::string constant(const Section &section, const Relocation &r) const;
 	Piece piece(const Range &range, const Table *table = nullptr) const;
 
 private:

@@ -42,11 +42,10 @@ std::optional<size_t> File::theirs(size_t symbol) const
 	return theirs->second[0];
 }
 
-string File::function_at(size_t section, uint64_t offset) const
+string File::name_at(size_t section, uint64_t offset) const
 {
 	for (const Symbol &s : plain.object.symbols)
-		if (s.section == section && s.type == STT_FUNC && offset >= s.value &&
-		    offset < s.value + s.size)
+		if (s.section == section && offset >= s.value && offset < s.value + s.size)
 			return s.name;
 	return plain.object.sections[section].name;
 }
@@ -68,18 +67,46 @@ void File::place(const Kernel &kernel)
 	if (base.empty())
 		die("%s: the kernel has none of its functions", name.c_str());
 
+	find_alternatives(kernel);
+
 	// What is found refers to more.
 	std::set<size_t> done;
 	for (size_t before = 0; before != base.size();) {
 		before = base.size();
 		for (auto [i, start] : map(base)) {
-			// Those of CPUs are below 2 GiB.
-			if (!done.insert(i).second || plain.object.sections[i].type == SHT_NOBITS ||
-			    start < 0x80000000)
+			if (!done.insert(i).second || plain.section(i).type == SHT_NOBITS)
 				continue;
 			compare(i, kernel);
 			follow(i, kernel);
 		}
+	}
+}
+
+// Nothing refers to the alternatives. Their first entry is for code that was found.
+void File::find_alternatives(const Kernel &kernel)
+{
+	for (size_t i = 1; i < plain.object.sections.size(); i++) {
+		const Section &section = plain.section(i);
+		if (section.name != ALTERNATIVES || section.relocations.empty())
+			continue;
+		const Relocation &first = section.relocations[0];
+		const Symbol &code = plain.symbol(first.symbol);
+		auto at = base.find(code.section);
+		std::optional<Kernel::Contents> all = kernel.contents(ALTERNATIVES);
+		if (at == base.end() || !all || first.offset || !first.relative())
+			die("%s: its alternatives are of a kind that is not known here",
+			    name.c_str());
+		for (size_t there = 0; there + section.bytes.size() <= all->bytes.size(); there++) {
+			uint32_t value;
+			memcpy(&value, &all->bytes[there], sizeof value);
+			if (same_address(all->address + there + value,
+					 at->second + code.value + first.addend)) {
+				base[i] = all->address + there;
+				break;
+			}
+		}
+		if (!base.contains(i))
+			die("%s: the kernel has none of its alternatives", name.c_str());
 	}
 }
 
@@ -94,10 +121,26 @@ void File::compare(size_t index, const Kernel &kernel) const
 		for (size_t b = r.offset; b < r.offset + r.width(); b++)
 			ours[b] = theirs[b] = 0;
 	auto [our, their] = std::ranges::mismatch(ours, theirs);
-	if (our != ours.end() && section.code())
+	if (our != ours.end() && section.name != BTF_IDS)
 		die("%s: %s is not what the kernel has; is this another compiler, "
 		    "source or configuration?",
-		    name.c_str(), function_at(index, our - ours.begin()).c_str());
+		    name.c_str(), name_at(index, our - ours.begin()).c_str());
+}
+
+// What the link merges has no place that others know: @r leads to @target, which must have the same in it.
+void File::compare_merged(size_t index, const Relocation &r, uint64_t target,
+			  const Kernel &kernel) const
+{
+	const Section &section = plain.section(index);
+	string ours = plain.constant(section, r);
+	std::span<const unsigned char> there =
+		kernel.at(target + Code::bias(section, r), ours.size());
+	if (!std::ranges::equal(there, ours, {}, {}, [](char c) { return (unsigned char)c; }))
+		die("%s: %s refers to %s, and the kernel's does not", name.c_str(),
+		    name_at(index, r.offset).c_str(),
+		    plain.section(plain.symbol(r.symbol).section).flags & SHF_STRINGS
+			    ? ('"' + ours.substr(0, ours.size() - 1) + '"').c_str()
+			    : "another constant");
 }
 
 // Where the kernel's section leads is where that is which ours refers to.
@@ -119,13 +162,16 @@ void File::follow(size_t index, const Kernel &kernel)
 		// Another file may have a stronger one.
 		if (s.section == SHN_UNDEF || s.bind == STB_WEAK)
 			known = &external.try_emplace(s.name, target).first->second;
-		else if (s.section < SHN_LORESERVE && !plain.object.sections[s.section].merged())
-			known = &base.try_emplace(s.section, target -= s.value).first->second;
-		else
+		else if (s.section >= SHN_LORESERVE)
 			continue;
+		else if (plain.section(s.section).merged()) {
+			compare_merged(index, r, target + r.addend, kernel);
+			continue;
+		} else
+			known = &base.try_emplace(s.section, target -= s.value).first->second;
 		if (!same_address(*known, target))
 			die("%s: %s refers to another %s than the kernel's does", name.c_str(),
-			    function_at(index, r.offset).c_str(),
+			    name_at(index, r.offset).c_str(),
 			    s.name.empty() ? plain.object.sections[s.section].name.c_str()
 					   : s.name.c_str());
 	}

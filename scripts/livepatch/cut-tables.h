@@ -65,6 +65,8 @@ inline bool is_gathered(const Section &section)
 		DATA, [&](std::string_view name) { return section.name.starts_with(name); });
 }
 
+// The kernel's build fills these in once it is linked (resolve_btfids).
+constexpr std::string_view BTF_IDS = ".BTF_ids";
 // Of the room before each function, which has no symbol. Nobody wants it.
 constexpr std::string_view ROOM = "__patchable_function_entries";
 

@@ -57,7 +57,10 @@ struct File {
 	std::vector<std::string> with(Fate fate) const; // names, in order
 
 private:
-	std::string function_at(size_t section, uint64_t offset) const;
+	std::string name_at(size_t section, uint64_t offset) const;
+	void find_alternatives(const Kernel &kernel);
+	void compare_merged(size_t section, const Relocation &r, uint64_t target,
+			    const Kernel &kernel) const;
 	void compare(size_t section, const Kernel &kernel) const;
 	void follow(size_t section, const Kernel &kernel);
 };

@@ -257,3 +257,41 @@ replaced() {
 	[ "$status" -eq 1 ]
 	[[ $output == "cut: $T/patched/core.o: .text.changed has a relocation of type "*", which is not known here" ]]
 }
+
+# kernel_with EXPRESSION: PLAIN and STOCK are of other source than the kernel
+kernel_with() {
+	sed -i "$1" "$T/source/core.c"
+	compile plain
+	compile stock -ffunction-sections -fdata-sections
+}
+
+@test "cut: data, strings and alternatives that are not the kernel's stop it" {
+	core <<-'END'
+	extern int tell(const char *);
+	__attribute__((noinline)) int tell(const char *text) { return other(*text); }
+	static int table[] = { 1, 2, 3, 4 };
+	int look(unsigned i) { return table[i & 3]++; }
+	int says(int x) { return tell("first text"); }
+	int alters(int x) { asm volatile("661: nop; nop; 662: .pushsection .altinstructions, \"a\"; .long 661b - ., 663f - .; .word 7; .byte 2, 664f - 663f; .popsection; .pushsection .altinstr_replacement, \"ax\"; 663: xor %%eax, %%eax; 664: .popsection" ::: "eax"); return x; }
+	int changed(int x) { return other(x) * 3; }
+	END
+	cp "$T/source/core.c" "$T/core.c"
+	kernel
+	change 's/x) \* 3/x) * 4/'
+	replaced changed
+	kernel_with 's/{ 1, 2/{ 9, 2/'
+	change 's/x) \* 3/x) * 4/'
+	stops 'core.o: table is not what the kernel has; is this another compiler, source or configuration?'
+	cp "$T/core.c" "$T/source/"
+	kernel_with 's/first text/other text/'
+	change 's/x) \* 3/x) * 4/'
+	stops "core.o: says refers to \"other text\", and the kernel's does not"
+	cp "$T/core.c" "$T/source/"
+	kernel_with 's/word 7/word 8/'
+	change 's/x) \* 3/x) * 4/'
+	stops 'core.o: .altinstructions is not what the kernel has; is this another compiler, source or configuration?'
+	cp "$T/core.c" "$T/source/"
+	kernel_with 's/xor %%eax/sub %%eax/'
+	change 's/x) \* 3/x) * 4/'
+	stops 'core.o: .altinstr_replacement is not what the kernel has; is this another compiler, source or configuration?'
+}
