@@ -41,7 +41,8 @@ constexpr Table TABLES[] = {
 };
 constexpr std::string_view ALTERNATIVES = ".altinstructions",
 			   REPLACEMENTS = ".altinstr_replacement", MCOUNT = "__mcount_loc",
-			   ORC_IP = ".orc_unwind_ip", ORC = ".orc_unwind", DISCARDED = ".discard";
+			   ORC_IP = ".orc_unwind_ip", ORC = ".orc_unwind", JUMPS = "__jump_table",
+			   DISCARDED = ".discard";
 constexpr size_t ORC_ENTRY = 6; // of .orc_unwind, one for each of .orc_unwind_ip
 
 inline const Table *table_of(const Section &section)

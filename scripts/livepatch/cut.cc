@@ -9,7 +9,8 @@
 //
 // 1. place(): PLAIN/FILE must be in VMLINUX byte by byte, in one piece a section. So we compile what
 //    runs, with the same compiler, and know what was inlined where. The kernel's own instructions tell
-//    where each symbol that FILE uses is, a static one and one of many of its name, too.
+//    where each symbol that FILE uses is, a static one and one of many of its name, too. STOCK/FILE must
+//    have the same functions as PLAIN/FILE, and all the data of PATCHED/FILE the same values as STOCK/FILE.
 // 2. What differs between STOCK and PATCHED is to be replaced. What cannot be replaced, as it is not
 //    traced, is a clone of the compiler's, or PLAN says so, is copied, and who calls it is replaced in
 //    its turn. No call of the kernel to what was copied may be left over; all of its code is searched.
@@ -102,7 +103,11 @@ int main(int count, char **arguments)
 	kernel.use(symbols);
 	vector<File> files;
 	for (const string &name : plan.objects)
-		files.emplace_back(name, arguments[5], arguments[6], arguments[7]).place(kernel);
+		files.emplace_back(name, arguments[5], arguments[6], arguments[7]);
+	for (File &file : files) {
+		file.place(kernel);
+		file.check_stock();
+	}
 	Cut cut(kernel, plan, exported, files);
 	cut.check_data();
 	cut.select();

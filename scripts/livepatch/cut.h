@@ -43,6 +43,8 @@ struct File {
 
 	// Finds the sections of plain in the kernel, and compares them.
 	void place(const Kernel &kernel);
+	// Compares plain and stock.
+	void check_stock() const;
 	// Of a symbol of plain, and of one that it wants from other files.
 	std::optional<uint64_t> address(size_t symbol) const;
 	std::optional<uint64_t> address(const std::string &symbol) const;

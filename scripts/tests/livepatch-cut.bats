@@ -295,3 +295,20 @@ kernel_with() {
 	change 's/x) \* 3/x) * 4/'
 	stops 'core.o: .altinstr_replacement is not what the kernel has; is this another compiler, source or configuration?'
 }
+
+@test "cut: what is compiled otherwise with a section for each function stops it" {
+	core 'int reg(int (*f)(int)) { return f(3); }' <<-'END'
+	extern int reg(int (*)(int));
+	static int inl(int x) { return other(x) * 3; }
+	int a(int x) { return inl(x) + 1; }
+	int b(void) { return reg(inl); }
+	END
+	kernel
+	change 's/x) \* 3/x) * 4/'
+	replaced 'a inl'
+	compile stock -ffunction-sections -fdata-sections -fno-inline
+	FLAGS+=(-fno-inline)
+	change 's/x) \* 3/x) * 4/'
+	[ "$status" -eq 1 ]
+	[[ $output == "cut: core.o: a is another with -ffunction-sections ("*"), so cut cannot tell what the kernel inlines" ]]
+}

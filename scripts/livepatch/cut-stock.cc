@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: GPL-2.0
+// STOCK must differ from PLAIN only in having a section for each function. Then STOCK, and PATCHED with it, inlines
+// what the kernel inlines.
+#include <algorithm>
+#include "cut.h"
+
+using std::map, std::set, std::string, std::vector;
+
+namespace {
+// One part of a function, in both.
+class Part {
+	const Code &plain, &stock;
+	const Code::Range ours, theirs; // of plain, of stock
+	vector<unsigned char> our_bytes, their_bytes;
+
+public:
+	Part(const Code &plain, const Code &stock, size_t our, size_t their)
+		: plain(plain)
+		, stock(stock)
+		, ours(plain.range(our))
+		, theirs(stock.range(their))
+		, our_bytes(bytes(plain, ours))
+		, their_bytes(bytes(stock, theirs))
+	{
+	}
+
+	// The first thing that differs; empty if there is none.
+	string difference();
+
+private:
+	static vector<unsigned char> bytes(const Code &code, const Code::Range &range)
+	{
+		auto start = code.section(range.section).bytes.begin() + range.start;
+		return { start, start + range.size };
+	}
+	void mask(uint64_t at, size_t size)
+	{
+		std::fill_n(our_bytes.begin() + at, std::min(size, our_bytes.size() - at), 0);
+		std::fill_n(their_bytes.begin() + at, std::min(size, their_bytes.size() - at), 0);
+	}
+	void mask_branches(map<uint64_t, const Relocation *> &their_references);
+	bool leads_to(const Relocation &r, size_t section, int64_t offset) const;
+	bool same(const Relocation &r, const Relocation &their) const;
+	struct Transfers {
+		map<string, size_t> far, brief; // how often
+
+		static size_t count(const string &name, const map<string, size_t> &times)
+		{
+			auto it = times.find(name);
+			return it == times.end() ? 0 : it->second;
+		}
+	};
+	Transfers transfers() const;
+	string difference_in_references() const;
+	string difference_in_bytes();
+	bool is_static_branch(const Relocation &r) const;
+};
+} // namespace
+
+// objtool makes a NOP of a static branch that is off.
+void Part::mask_branches(map<uint64_t, const Relocation *> &their_references)
+{
+	constexpr unsigned char SHORT[] = { 0x66, 0x90 }, LONG[] = { 0x0f, 0x1f, 0x44, 0, 0 };
+	auto entries = plain.entries.find(ours.section);
+	if (entries == plain.entries.end())
+		return;
+	for (const Code::Entry &entry : entries->second) {
+		uint64_t at = entry.offset - ours.start;
+		if (entry.table->name != JUMPS || at >= ours.size)
+			continue;
+		auto has = [&](auto &nop) {
+			return at + sizeof nop <= ours.size &&
+			       std::ranges::equal(std::span(our_bytes).subspan(at, sizeof nop),
+						  nop);
+		};
+		if (has(SHORT) && their_bytes[at] == 0xeb)
+			mask(at, sizeof SHORT);
+		else if (has(LONG) && their_bytes[at] == 0xe9) {
+			mask(at, sizeof LONG);
+			their_references.erase(at + 1);
+		}
+	}
+}
+
+// Whether @offset in @section of plain is where @r of stock leads.
+bool Part::leads_to(const Relocation &r, size_t section, int64_t offset) const
+{
+	const Symbol &to = stock.symbol(r.symbol);
+	if (!stock.defines(r.symbol))
+		return false;
+	auto same = [&](size_t index) {
+		const Symbol &s = stock.symbol(index);
+		return std::ranges::any_of(plain.inside[section], [&](size_t i) {
+			return int64_t(plain.symbol(i).value) - offset ==
+				       int64_t(s.value - to.value) - r.addend &&
+			       unnumbered(plain.symbol(i).name) == unnumbered(s.name);
+		});
+	};
+	if (to.type != STT_SECTION)
+		return same(r.symbol);
+	// Data without a symbol cannot be matched here. compare() and check_data() have it.
+	return stock.inside[to.section].empty() ||
+	       std::ranges::any_of(stock.inside[to.section], same);
+}
+
+// @r of plain and @their of stock.
+bool Part::same(const Relocation &r, const Relocation &their) const
+{
+	const Symbol &s = plain.symbol(r.symbol), &t = stock.symbol(their.symbol);
+	if (r.type != their.type)
+		return false;
+	if (!plain.defines(r.symbol))
+		return !stock.defines(their.symbol) && s.name == t.name && r.addend == their.addend;
+	if (plain.section(s.section).merged())
+		return stock.defines(their.symbol) && stock.section(t.section).merged() &&
+		       plain.constant(plain.section(ours.section), r) ==
+			       stock.constant(stock.section(theirs.section), their);
+	return leads_to(their, s.section, s.value + r.addend);
+}
+
+// Jumps and calls from here to other functions of the section, which need no relocation.
+Part::Transfers Part::transfers() const
+{
+	const Section &section = plain.section(ours.section);
+	Transfers found;
+	set<uint64_t> filled;
+	for (const Relocation &r : plain.relocations(ours))
+		if (r.width())
+			filled.insert(r.offset);
+	auto add = [&](uint64_t at, size_t width) {
+		int32_t value = int8_t(section.bytes[at]);
+		if (width == sizeof value)
+			memcpy(&value, &section.bytes[at], sizeof value);
+		uint64_t to = at + width + value;
+		if (filled.contains(at) || to - ours.start < ours.size)
+			return;
+		for (size_t i : plain.inside[ours.section])
+			if (plain.symbol(i).value == to && plain.symbol(i).type == STT_FUNC) {
+				(width == 1 ? found.brief : found.far)[plain.symbol(i).name]++;
+			}
+	};
+	for (uint64_t at = ours.start; at + 2 <= ours.start + ours.size; at++) {
+		unsigned char opcode = section.bytes[at];
+		uint64_t left = ours.start + ours.size - at;
+		if (opcode == 0xeb || (opcode & 0xf0) == 0x70)
+			add(at + 1, 1);
+		else if ((opcode & 0xfe) == 0xe8 && left >= 5)
+			add(at + 1, 4);
+		else if (opcode == 0x0f && (section.bytes[at + 1] & 0xf0) == 0x80 && left >= 6)
+			add(at + 2, 4);
+	}
+	return found;
+}
+
+// In PLAIN the assembler may make a short jump of a tail call to a function of the same section. The code behind it
+// moves then, so compare the references in their order, the calls, and roughly the size.
+string Part::difference_in_references() const
+{
+	const Transfers transfers = this->transfers();
+	vector<const Relocation *> our_references;
+	map<string, size_t> others;
+	for (const Relocation &r : plain.relocations(ours))
+		if (r.width())
+			our_references.push_back(&r);
+	auto next = our_references.begin();
+	for (const Relocation &r : stock.relocations(theirs)) {
+		if (!r.width())
+			continue;
+		if (next != our_references.end() && same(**next, r)) {
+			next++;
+			continue;
+		}
+		Code::Place to = stock.place(stock.section(theirs.section), r);
+		string name = to.symbol == NONE ? "" : stock.symbol(to.symbol).name;
+		std::optional<size_t> local = plain.find(name);
+		if (is_static_branch(r))
+			continue;
+		if (!local || plain.symbol(*local).section != ours.section ||
+		    !is_jump(stock.section(theirs.section), r))
+			return "it refers to " + name;
+		others[name]++;
+	}
+	if (next != our_references.end())
+		return "it does not refer to " + plain.symbol((*next)->symbol).name;
+	// Other bytes may look like a short jump, but hardly like a long one.
+	size_t brief = 0;
+	for (auto &[name, times] : others) {
+		size_t far = transfers.count(name, transfers.far);
+		if (times < far || times > far + transfers.count(name, transfers.brief))
+			return "how often it calls " + name;
+		brief += times - far;
+	}
+	for (auto &[name, times] : transfers.far)
+		if (!others.contains(name))
+			return "it does not call " + name;
+	constexpr uint64_t SAVED = 4, ALIGNMENT = 16;
+	uint64_t size = std::max(ours.size, theirs.size) - std::min(ours.size, theirs.size);
+	return brief && size < brief * SAVED + ALIGNMENT ? "" : "its instructions";
+}
+
+// A jump of stock that objtool made a NOP of in plain.
+bool Part::is_static_branch(const Relocation &r) const
+{
+	auto entries = stock.entries.find(theirs.section);
+	return entries != stock.entries.end() &&
+	       std::ranges::any_of(entries->second, [&](const Code::Entry &entry) {
+		       return entry.table->name == JUMPS && entry.offset + 1 == r.offset;
+	       });
+}
+
+string Part::difference()
+{
+	string difference = difference_in_bytes();
+	return difference.empty() ? "" : difference_in_references();
+}
+
+string Part::difference_in_bytes()
+{
+	if (ours.size != theirs.size)
+		return "its size";
+	map<uint64_t, const Relocation *> our_references, their_references;
+	for (const Relocation &r : plain.relocations(ours))
+		if (r.width())
+			our_references[r.offset - ours.start] = &r;
+	for (const Relocation &r : stock.relocations(theirs))
+		if (r.width())
+			their_references[r.offset - theirs.start] = &r;
+	mask_branches(their_references);
+	for (auto &[at, r] : their_references) {
+		auto ours_at = our_references.find(at);
+		bool equal;
+		if (ours_at != our_references.end()) {
+			equal = same(*ours_at->second, *r);
+			our_references.erase(ours_at);
+		} else {
+			// What is in the same section needs no relocation.
+			int32_t value;
+			memcpy(&value, &our_bytes[at], sizeof value);
+			equal = r->relative() && r->width() == sizeof value &&
+				leads_to(*r, ours.section, int64_t(ours.start + at) + value);
+		}
+		if (!equal)
+			return "what it refers to at " + std::to_string(at);
+		mask(at, r->width());
+	}
+	if (!our_references.empty())
+		return "what it refers to at " + std::to_string(our_references.begin()->first);
+	return our_bytes == their_bytes ? "" : "its instructions";
+}
+
+void File::check_stock() const
+{
+	constexpr char HOW[] = "so cut cannot tell what the kernel inlines";
+	for (auto &[function, parts] : plain.functions)
+		if (!stock.functions.contains(function))
+			die("%s: there is no %s with -ffunction-sections, %s", name.c_str(),
+			    function.c_str(), HOW);
+	for (auto &[function, parts] : stock.functions) {
+		auto theirs = plain.functions.find(function);
+		if (theirs == plain.functions.end() || theirs->second.size() != parts.size())
+			die("%s: there is no such %s without -ffunction-sections, %s", name.c_str(),
+			    function.c_str(), HOW);
+		for (size_t i = 0; i < parts.size(); i++) {
+			string differs =
+				Part(plain, stock, theirs->second[i], parts[i]).difference();
+			if (!differs.empty())
+				die("%s: %s is another with -ffunction-sections (%s), %s",
+				    name.c_str(), function.c_str(), differs.c_str(), HOW);
+		}
+	}
+}
