@@ -19,15 +19,17 @@
 // OUT/functions.h lists what is replaced, OUT/differences why.
 //
 // PLAN has a line each of: "object FILE"; "copy NAME", not to be replaced itself; "keep NAME", to stay
-// as it is though it changes or calls what is copied; "without PATCH", which PATCHED has not. Comments (#)
-// tell why.
+// as it is though it changes or calls what is copied; "without PATCH", which PATCHED has not; "ignore
+// FILE", a source that PATCHED changes and that stays as it is. Comments (#) tell why.
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
 #include <sstream>
 #include "cut.h"
 
+namespace fs = std::filesystem;
 using std::map, std::set, std::string, std::vector;
 
 Plan::Plan(const string &path)
@@ -44,11 +46,33 @@ Plan::Plan(const string &path)
 				     : verb == "copy"	 ? &copy
 				     : verb == "keep"	 ? &keep
 				     : verb == "without" ? &without
+				     : verb == "ignore"	 ? &ignore
 							 : nullptr;
 		if (!which || !(words >> name) || words >> rest)
-			die("%s: not \"object\", \"copy\", \"keep\" or \"without\" and a name: %s",
+			die("%s: not \"object\", \"copy\", \"keep\", \"without\" or \"ignore\" and "
+			    "a name: %s",
 			    path.c_str(), line.c_str());
 		which->insert(name);
+	}
+}
+
+static string contents(const fs::path &path)
+{
+	std::ifstream in(path, std::ios::binary);
+	return { std::istreambuf_iterator<char>(in), {} };
+}
+
+void Plan::check_sources(const string &stock, const string &patched) const
+{
+	for (const fs::directory_entry &entry : fs::recursive_directory_iterator(patched)) {
+		fs::path file = entry.path().lexically_relative(patched), object = file;
+		string machine = file.generic_string();
+		bool source = file.extension() == ".c" || file.extension() == ".S";
+		bool other = machine.starts_with("arch/") && !machine.starts_with("arch/x86/");
+		if (source && !other && contents(entry.path()) != contents(stock / file) &&
+		    !objects.contains(object.replace_extension(".o")) && !ignore.contains(file))
+			die("%s differs, and the plan says neither \"object\" nor \"ignore\" of it",
+			    file.c_str());
 	}
 }
 
@@ -98,6 +122,7 @@ int main(int count, char **arguments)
 	vector<Kernel_symbol> symbols = read_symbols(arguments[2]);
 	map<string, bool> exported = read_exported(arguments[3]);
 	Plan plan(arguments[4]);
+	plan.check_sources(arguments[6], arguments[7]);
 	const string out = arguments[8];
 
 	kernel.use(symbols);

@@ -10,9 +10,11 @@
 #include "kernel.h"
 
 struct Plan {
-	std::set<std::string> objects, copy, keep, without;
+	std::set<std::string> objects, copy, keep, without, ignore;
 
 	explicit Plan(const std::string &path);
+	// Whether it says of each source that differs in @patched from @stock what becomes of that.
+	void check_sources(const std::string &stock, const std::string &patched) const;
 };
 
 // What becomes of a function of PATCHED.

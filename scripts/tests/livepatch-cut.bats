@@ -312,3 +312,25 @@ kernel_with() {
 	[ "$status" -eq 1 ]
 	[[ $output == "cut: core.o: a is another with -ffunction-sections ("*"), so cut cannot tell what the kernel inlines" ]]
 }
+
+@test "cut: a source that changes and is not in the plan stops it" {
+	core <<-'END'
+	int changed(int x) { return other(x) * 3; }
+	END
+	kernel
+	mkdir -p "$T"/{stock,patched}/{kernel,arch/arm64}
+	for dir in stock patched; do
+		for file in core.c kernel/third.c arch/arm64/x.c head.h; do
+			echo "/* $dir */" >"$T/$dir/$file"
+		done
+	done
+	change 's/x) \* 3/x) * 4/'
+	stops 'kernel/third.c differs, and the plan says neither "object" nor "ignore" of it'
+	echo 'ignore kernel/third.c' >>"$T/plan"
+	change 's/x) \* 3/x) * 4/'
+	replaced changed
+	rm "$T/stock/kernel/third.c"
+	sed -i '/third/d' "$T/plan"
+	change 's/x) \* 3/x) * 4/'
+	stops 'kernel/third.c differs, and the plan says neither "object" nor "ignore" of it'
+}
