@@ -22,6 +22,7 @@ static struct klp_func funcs[] = {
 	{ }
 };
 
+void hw_breakpoint_init_mutexes(void);
 void hw_breakpoint_set_mutex_known(bool known);
 
 static void post_patch(struct klp_object *object)
@@ -120,6 +121,8 @@ static int __init livepatch_init(void)
 		       init_utsname()->version);
 		return -ENOEXEC;
 	}
+
+	hw_breakpoint_init_mutexes();
 
 	return hole_is_zero() ?: nothing_is_replaced() ?: klp_enable_patch(&patch);
 }
