@@ -440,7 +440,8 @@ saw() {
 	[[ ${lines[2]} =~ ^6.1\ series\ +1/1$ ]]
 	[[ ${lines[3]} =~ ^6.1.0-56-amd64\ stock\ +0/1$ ]]
 	[[ ${lines[4]} =~ ^6.1.0-56-amd64\ live\ +1/1$ ]]
-	[ "${#lines[@]}" -eq 6 ]
+	# But for the bases that are left out.
+	[ "$(grep -v '^matrix: ' <<<"$output" | grep -c .)" -eq 6 ]
 	result 6.1.0-56-amd64 other 6.1.0-56-amd64
 	run "$SCRIPTS/matrix" 6.1.0-56-amd64
 	[ "$status" -eq 1 ]

@@ -22,8 +22,7 @@ template <auto member> static void read_from(uint64_t)
 {
 	/* clang 14 forgets that what such a pointer leads to is volatile, too. */
 	const volatile auto &place = watched.*member;
-
-	(void)place;
+	[[maybe_unused]] const auto value = place;
 }
 
 static const struct {
