@@ -135,9 +135,8 @@ Part::Transfers Part::transfers() const
 		if (filled.contains(at) || to - ours.start < ours.size)
 			return;
 		for (size_t i : plain.inside[ours.section])
-			if (plain.symbol(i).value == to && plain.symbol(i).type == STT_FUNC) {
+			if (plain.symbol(i).value == to && plain.symbol(i).type == STT_FUNC)
 				(width == 1 ? found.brief : found.far)[plain.symbol(i).name]++;
-			}
 	};
 	for (uint64_t at = ours.start; at + 2 <= ours.start + ours.size; at++) {
 		unsigned char opcode = section.bytes[at];
@@ -234,9 +233,12 @@ string Part::difference_in_bytes()
 			our_references.erase(ours_at);
 		} else {
 			// What is in the same section needs no relocation.
-			int32_t value;
-			memcpy(&value, &our_bytes[at], sizeof value);
-			equal = r->relative() && r->width() == sizeof value &&
+			int32_t value = 0;
+			bool filled = r->relative() && r->width() == sizeof value &&
+				      at + sizeof value <= our_bytes.size();
+			if (filled)
+				memcpy(&value, &our_bytes[at], sizeof value);
+			equal = filled &&
 				leads_to(*r, ours.section, int64_t(ours.start + at) + value);
 		}
 		if (!equal)
