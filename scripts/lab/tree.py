@@ -35,7 +35,7 @@ running = set()  # what progress() waits for
 
 @atexit.register
 def end_all():
-    """What runs beside a step that failed ends with it: scripts/boot takes its guest along."""
+    """When a step fails, terminate the commands that other threads run. A guest ends with its scripts/boot."""
     for process in list(running):
         process.terminate()
 

@@ -24,7 +24,8 @@ class Variant:
     replaced: bool = True            # the image of the next variant is built in the same place
 
     def make(self, folder):
-        """The image; if it is replaced, a copy of it and of the PMU beside it, in that folder."""
+        """Builds and returns the image. If the next build would replace it, returns a copy in @folder, with the
+        PMU module."""
         self.out.mkdir(parents=True, exist_ok=True)
         image = self.image()
         if not image or not self.replaced:

@@ -199,7 +199,7 @@ Code::Place Code::place(const Section &section, const Relocation &r) const
 		    offset < int64_t(t.value + std::max<uint64_t>(t.size, 1)))
 			return { i, r.addend - (int64_t)t.value };
 	}
-	// An index that does not start from 0 leads beside the variable.
+	// An array index with a lower bound other than 0 makes the address point outside the variable.
 	if (symbols.size() == 1)
 		return { symbols[0], r.addend - (int64_t)symbol(symbols[0]).value };
 	if (!symbols.empty())

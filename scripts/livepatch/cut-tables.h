@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-// What the kernel's build puts into an object beside functions and variables.
+// Sections that the kernel's build adds to an object, other than functions and variables.
 #pragma once
 #include <algorithm>
 #include <string>
@@ -36,7 +36,7 @@ constexpr Table TABLES[] = {
 	{ ".discard.instr_begin", 1 },
 	{ ".discard.instr_end", 1 },
 	{ ".discard.annotate_insn", 1 },
-	// runtime_ptr_NAME and the like: constants that the kernel fills in as it boots, of its own code.
+	// runtime_ptr_NAME and similar: constants in the code that the kernel patches during boot.
 	{ .name = "runtime_", .relocations = 1, .prefix = true },
 };
 constexpr std::string_view ALTERNATIVES = ".altinstructions",
@@ -68,7 +68,7 @@ inline bool is_gathered(const Section &section)
 
 // The kernel's build fills these in once it is linked (resolve_btfids).
 constexpr std::string_view BTF_IDS = ".BTF_ids";
-// Of the room before each function, which has no symbol. Nobody wants it.
+// Lists the padding before each function. The padding has no symbol, and the list is not used.
 constexpr std::string_view ROOM = "__patchable_function_entries";
 
 // Static variables of a function, or tables that the compiler made of its code. It may have its own.
@@ -80,7 +80,7 @@ inline bool is_own(std::string_view unnumbered)
 	return std::ranges::find(OWN, unnumbered) != std::end(OWN);
 }
 
-// What the kernel's checks of undefined behaviour are told has a number for a name. The same goes for it.
+// Data for UBSAN's reports. Its symbols are numbered, so it can differ like the variables above.
 constexpr std::string_view UBSAN = ".data..Lubsan_";
 
 inline bool is_ubsan(const Section &section)

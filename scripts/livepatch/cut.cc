@@ -95,7 +95,7 @@ static map<string, bool> read_exported(const string &path)
 	for (string line; std::getline(in, line);) {
 		std::istringstream words(line);
 		string crc, name, module, kind, space;
-		// What has a name space of its own is not for all modules.
+		// A symbol exported to a namespace is not available to every module.
 		if (words >> crc >> name >> module >> kind && module == "vmlinux")
 			exported[name] = !(words >> space);
 	}
