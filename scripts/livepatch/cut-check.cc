@@ -12,7 +12,7 @@ class Search {
 	vector<Kernel_symbol> sorted;
 	map<uint32_t, string> wanted;
 	set<uint64_t> known;
-	vector<std::pair<uint64_t, uint64_t>> lists; // of addresses that nobody calls
+	vector<std::pair<uint64_t, uint64_t>> lists; // [start, stop) of sections whose addresses the kernel never calls
 
 public:
 	Search(vector<Kernel_symbol> symbols)

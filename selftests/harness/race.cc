@@ -7,14 +7,14 @@
 
 uint64_t race_limit = ANY_TIME;
 
-double race_seconds(double own, double least)
+double race_seconds(double own)
 {
-	return std::min(own, std::max(static_cast<double>(race_limit), least));
+	return std::min(own, static_cast<double>(race_limit));
 }
 
-Bound::Bound(double own, uint64_t most, double least)
+Bound::Bound(double own, uint64_t most)
 	: most_(most)
-	, end_(seconds_now() + race_seconds(own, least))
+	, end_(seconds_now() + race_seconds(own))
 {
 }
 

@@ -9,16 +9,15 @@ inline constexpr uint64_t ANY_TIME = UINT64_MAX;
 extern uint64_t race_limit;
 
 /*
- * Seconds for a race that deserves @own seconds when there is time: those, or --race-seconds if
- * that is less. A race that a stock kernel needs longer to lose has @least, which the option
- * does not cut.
+ * Seconds to provoke a race: @own, or --race-seconds if that is less. A race that a stock kernel
+ * may take longer to lose does not call this.
  */
-double race_seconds(double own, double least = 0);
+double race_seconds(double own);
 
-/* The end of the tries: @most of them, or race_seconds(own, least). */
+/* The end of the tries: @most of them, or race_seconds(own). */
 class Bound {
 public:
-	explicit Bound(double own, uint64_t most = UINT64_MAX, double least = 0);
+	explicit Bound(double own, uint64_t most = UINT64_MAX);
 	bool reached(uint64_t done = 0) const;
 
 private:

@@ -578,7 +578,7 @@ static void check_detach(bool beside)
 {
 	/* Beside, a kernel that loses hits may lose none for seconds: --race-seconds does not cut that. */
 	const int ROUNDS = beside ? 4 : 1;
-	const double seconds = (beside ? race_seconds(16, 16) : race_seconds(5)) / ROUNDS;
+	const double seconds = (beside ? 16 : race_seconds(5)) / ROUNDS;
 	int here = usable_cpus()[0], there = other_cpu();
 	Hits hits(NMI);
 	auto &slowly = shared_with_children<std::atomic<bool>>();
