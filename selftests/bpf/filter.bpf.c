@@ -40,6 +40,13 @@ struct {
 	__uint(value_size, 16 * sizeof(__u64));
 } stacks SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(__u32));
+} outputs SEC(".maps");
+
 struct filter_block {
 	char bytes[FILTER_BLOCK];
 };
@@ -137,6 +144,68 @@ int gets_stack_id(struct bpf_perf_event_data *ctx)
 {
 	__sync_fetch_and_add(&runs, 1);
 	look.stack_id = bpf_get_stackid(ctx, &stacks, BPF_F_USER_STACK | BPF_F_REUSE_STACKID);
+	return verdict;
+}
+
+/*
+ * The programs below get one frame of the stack, for which the kernel takes the callchain of the
+ * sample before they run. Then they make the kernel unwind another stack into the same buffer.
+ */
+static __always_inline void get_one_frame(struct bpf_perf_event_data *ctx)
+{
+	__sync_fetch_and_add(&runs, 1);
+	look.stack_bytes = bpf_get_stack(ctx, look.stack, sizeof(look.stack[0]), BPF_F_USER_STACK);
+}
+
+SEC("perf_event")
+int gets_frame(struct bpf_perf_event_data *ctx)
+{
+	get_one_frame(ctx);
+	return verdict;
+}
+
+SEC("perf_event")
+int outputs_sample(struct bpf_perf_event_data *ctx)
+{
+	__u64 value = 0;
+
+	get_one_frame(ctx);
+	look.err = bpf_perf_event_output(ctx, &outputs, 0, &value, sizeof(value));
+	return verdict;
+}
+
+static __always_inline long print(void)
+{
+	static const char text[] = "perf_bpf_filter";
+
+	return bpf_trace_printk(text, sizeof(text));
+}
+
+SEC("perf_event")
+int prints(struct bpf_perf_event_data *ctx)
+{
+	get_one_frame(ctx);
+	look.err = print();
+	return verdict;
+}
+
+/* This one does not look at the stack. */
+SEC("perf_event")
+int prints_alone(struct bpf_perf_event_data *ctx)
+{
+	(void)ctx;
+	__sync_fetch_and_add(&runs, 1);
+	look.err = print();
+	return verdict;
+}
+
+SEC("perf_event")
+int gets_task_stack(struct bpf_perf_event_data *ctx)
+{
+	__u64 frames[FILTER_FRAMES];
+
+	get_one_frame(ctx);
+	look.err = bpf_get_task_stack(bpf_get_current_task_btf(), frames, sizeof(frames), 0);
 	return verdict;
 }
 

@@ -25,6 +25,7 @@ struct filter_look {
 	unsigned long long sample_flags; /* PERF_SAMPLE_* of the kernel's sample that are filled in */
 	long long stack_bytes; /* what bpf_get_stack() returned */
 	long long stack_id; /* what bpf_get_stackid() returned */
+	long long err; /* what the last helper returned that unwinds a stack, or has one unwound */
 	unsigned long long stack[FILTER_FRAMES];
 };
 

@@ -7,9 +7,13 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
+#include <string>
 
 #include "lib/cpus.h"
 #include "lib/fail.h"
+#include "lib/kernel.h"
+#include "lib/mount.h"
 
 perf_event_attr breakpoint(Access access, const volatile void *addr, size_t len)
 {
@@ -51,6 +55,22 @@ perf_event_attr software(uint64_t config, uint64_t period)
 	attr.sample_period = period;
 	attr.disabled = 1;
 	return attr;
+}
+
+uint64_t id_of_tracepoint(const char *name)
+{
+	static constexpr char tracefs[] = "/sys/kernel/tracing";
+	const std::string events = tracefs + std::string("/events/");
+	uint64_t id;
+
+	/* Where it is not mounted, for the calling test alone. */
+	if (access(events.c_str(), F_OK))
+		mount_for_us("tracefs", tracefs);
+	if (!(std::ifstream(events + name + "/id") >> id))
+		unavailable(kernel_lockdown() == "confidentiality" ? "kernel lockdown refuses tracefs" :
+			    access(events.c_str(), F_OK)		? "no tracefs" :
+						   (std::string("no tracepoint ") + name).c_str());
+	return id;
 }
 
 Fd open_event(const perf_event_attr &attr, pid_t pid, int cpu, int group)

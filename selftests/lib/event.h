@@ -56,6 +56,9 @@ perf_event_attr with_sigtrap(perf_event_attr attr, bool on = true);
  */
 perf_event_attr software(uint64_t config, uint64_t period = 0);
 
+/* attr.config of a tracepoint, as "syscalls/sys_enter_getppid"; unavailable() where there is none. */
+uint64_t id_of_tracepoint(const char *name);
+
 /*
  * The callchain of user mode, unwound on the way back there and written as a record of its own:
  * attr.defer_callchain and attr.defer_output, which are newer than the headers here.

@@ -12,11 +12,11 @@
 
 /* By Program. */
 static constexpr const char *names[] = {
-	"on_overflow",	 "on_tracepoint",     "on_kprobe",     "on_raw_tracepoint",
-	"looks",	 "reads_cookie",      "checks_cookie", "gets_stack",
-	"gets_stack_id", "fills_ringbuf",     "tail_calls",    "sends_signal",
-	"reads_sample",	 "calls_replaceable", "works",	       "replaces",
-	"traces",
+	"on_overflow",	  "on_tracepoint", "on_kprobe",	   "on_raw_tracepoint", "looks",
+	"reads_cookie",	  "checks_cookie", "gets_stack",   "gets_stack_id",	"gets_frame",
+	"outputs_sample", "prints",	   "prints_alone", "gets_task_stack",	"fills_ringbuf",
+	"tail_calls",	  "sends_signal",  "reads_sample", "calls_replaceable", "works",
+	"replaces",	  "traces",
 };
 
 /* Ends the process, if the kernel has not what the program takes. */
@@ -27,7 +27,12 @@ static void look_for(Program which)
 		unavailable("the kernel has no bpf_get_attach_cookie (it came with 5.15)");
 	if ((which == Program::READS_SAMPLE || which >= Program::REPLACES) && kernel_lockdown() == "confidentiality")
 		unavailable("kernel lockdown refuses bpf_probe_read_kernel()");
-	if ((which == Program::CALLS_REPLACEABLE || which >= Program::REPLACES) &&
+	if (which == Program::GETS_TASK_STACK &&
+	    !libbpf_probe_bpf_helper(BPF_PROG_TYPE_PERF_EVENT, BPF_FUNC_get_current_task_btf,
+				     nullptr))
+		unavailable("the kernel has no bpf_get_current_task_btf (it came with 5.11)");
+	if ((which == Program::GETS_TASK_STACK || which == Program::CALLS_REPLACEABLE ||
+	     which >= Program::REPLACES) &&
 	    access("/sys/kernel/btf/vmlinux", F_OK))
 		unavailable("the kernel has no BTF (CONFIG_DEBUG_INFO_BTF)");
 }
@@ -41,6 +46,7 @@ Filter::Filter(Program which, const Filter *target)
 		bpf_map__set_autocreate(skel.maps.targets, tail_calls);
 		bpf_map__set_autocreate(skel.maps.stacks, which == Program::GETS_STACK_ID);
 		bpf_map__set_autocreate(skel.maps.values, which == Program::FILLS_RINGBUF);
+		bpf_map__set_autocreate(skel.maps.outputs, which == Program::OUTPUTS_SAMPLE);
 		bpf_map__set_autocreate(skel.maps.blocks, which == Program::WORKS);
 		look_for(which);
 		bpf_program *linked = which == Program::TRACES ? skel.progs.traces : skel.progs.replaces;
@@ -95,6 +101,15 @@ void Filter::set_callee(int fd)
 void Filter::tail_calls(const Filter &callee)
 {
 	set_callee(callee.prog_fd());
+}
+
+void Filter::outputs_to(const Event &event)
+{
+	uint32_t slot = 0;
+	int fd = event.fd();
+
+	if (int err = bpf_map_update_elem(bpf_map__fd((*program_)->maps.outputs), &slot, &fd, 0))
+		setup_failed("bpf() to name the event that a program writes to", -err);
 }
 
 Fd Filter::link_to_target()

@@ -26,6 +26,11 @@ enum class Program {
 	CHECKS_COOKIE, /* slowly, against the wanted one */
 	GETS_STACK,
 	GETS_STACK_ID,
+	GETS_FRAME, /* get one frame of the stack */
+	OUTPUTS_SAMPLE, /* the same, and write a sample of another event, that of outputs_to() */
+	PRINTS, /* the same, and write to the trace, which is the hit of a tracepoint */
+	PRINTS_ALONE, /* write to the trace */
+	GETS_TASK_STACK, /* get one frame, and walk the kernel's stack */
 	FILLS_RINGBUF, /* with the first argument of the function that was hit */
 	TAIL_CALLS, /* ON_OVERFLOW, whose verdict then counts */
 	SENDS_SIGNAL, /* SIGUSR1, to the process that was hit */
@@ -35,7 +40,7 @@ enum class Program {
 
 	/* Not on overflows, but linked to a function of another program; these do what READS_SAMPLE does. */
 	REPLACES, /* in its place */
-	TRACES,	  /* before it */
+	TRACES, /* before it */
 };
 
 /* A loaded program of filter.bpf.c, which at first rejects everything. */
@@ -57,6 +62,9 @@ public:
 
 	/* From now on TAIL_CALLS calls @callee. */
 	void tail_calls(const Filter &callee);
+
+	/* From now on OUTPUTS_SAMPLE writes to @event, of PERF_COUNT_SW_BPF_OUTPUT. */
+	void outputs_to(const Event &event);
 
 	/* From now on REPLACES or TRACES is called; until the Fd closes. */
 	Fd link_to_target();

@@ -102,14 +102,16 @@ static void pmu_start(struct perf_event *event, int flags)
 static void save_callchain(struct perf_sample_data *data, struct perf_event *event,
 			   struct pt_regs *regs)
 {
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
 	if (!(event->attr.sample_type & PERF_SAMPLE_CALLCHAIN))
 		return;
 	/* As a driver's NMI handler need not: to lockdep, too, it is a reader. */
 	rcu_read_lock();
 	data->callchain = callchain(event, regs);
 	rcu_read_unlock();
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
 	data->dyn_size += (1 + data->callchain->nr) * sizeof(u64);
+#endif
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 1, 0)
 	data->sample_flags |= PERF_SAMPLE_CALLCHAIN;
 #endif
 }
@@ -406,6 +408,10 @@ static int pmu_event_init(struct perf_event *event)
 	    !is_sampling_event(event))
 		config &= ~PERF_BPF_PMU_BATCH;
 	event->hw.config = config;
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 1, 0)
+	if (config & PERF_BPF_PMU_CALLCHAIN && event->attr.sample_type & PERF_SAMPLE_CALLCHAIN)
+		event->attr.sample_type |= __PERF_SAMPLE_CALLCHAIN_EARLY;
+#endif
 	return 0;
 }
 

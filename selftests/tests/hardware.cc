@@ -17,6 +17,7 @@
 #include "lib/pmu.h"
 #include "lib/program.h"
 #include "lib/sysctl.h"
+#include "tests/callchain.h"
 #include "tests/common.h"
 
 /*
@@ -420,6 +421,56 @@ TEST_OF("hardware.batch.wakeup_events.rejected", "C1",
 TEST_OF("hardware.batch.wakeup_events.accepted", "C2",
 	"with attr.wakeup_events of 1 no record is collected, and each delivers",
 	check_batch(true, true))
+
+/* As check_callchain() of programs.cc, with a callchain that the driver has before the program runs. */
+static void check_callchain(Program program, perf_event_attr other_attr)
+{
+	for (Context context : contexts_to_try()) {
+		Hits hits(context);
+		Filter filter(program);
+		Event event(with_user_callchain(hardware(CALLCHAIN))), other(other_attr);
+		Ring ring(event);
+
+		if (program == Program::OUTPUTS_SAMPLE)
+			filter.outputs_to(other);
+		filter.returns(1);
+		other.enable();
+		event.enable(filter);
+		for (uint64_t i = 0; i < HITS; i++)
+			hits.make(1);
+		event.disable();
+		expect_hits(event, filter, HITS);
+		note("%s: %lld", contexts[context], filter.look().err);
+		expect_user_callchains(ring, HITS);
+	}
+}
+
+TEST("hardware.callchain.frame", "C2",
+     "bpf_get_stack() of one frame does not shorten the callchain that a driver has taken")
+{
+	check_callchain(Program::GETS_FRAME, software(PERF_COUNT_SW_DUMMY));
+}
+
+TEST("hardware.callchain.output", "C2",
+     "a callchain that a driver has taken survives a program that writes a sample of another event")
+{
+	check_callchain(Program::OUTPUTS_SAMPLE,
+			with_kernel_callchain(software(PERF_COUNT_SW_BPF_OUTPUT)));
+}
+
+TEST("hardware.callchain.event", "C2",
+     "a callchain that a driver has taken survives another event that overflows while the program "
+     "runs")
+{
+	check_callchain(Program::PRINTS, with_kernel_callchain(traced_prints()));
+}
+
+TEST("hardware.callchain.unseen", "C2",
+     "a callchain that a driver has taken survives another event though the program does not look "
+     "at the stack")
+{
+	check_callchain(Program::PRINTS_ALONE, with_kernel_callchain(traced_prints()));
+}
 
 /*
  * PEBS and IBS: the driver has the callchain before the program runs. With a program it may be

@@ -20,7 +20,6 @@
 
 #include "lib/clock.h"
 #include "lib/kernel.h"
-#include "lib/mount.h"
 #include "lib/program.h"
 #include "lib/ptrace.h"
 #include "lib/sysctl.h"
@@ -59,19 +58,9 @@ static perf_event_attr tracing_event(uint32_t type)
 
 static perf_event_attr tracepoint()
 {
-	static constexpr char id_file[] =
-		"/sys/kernel/tracing/events/syscalls/sys_enter_getppid/id";
 	perf_event_attr attr = tracing_event(PERF_TYPE_TRACEPOINT);
-	long id = number_in(id_file);
 
-	/* Where nobody has mounted it, for this test alone. */
-	if (id < 0 && access("/sys/kernel/tracing/events", F_OK) && mount_for_us("tracefs", "/sys/kernel/tracing"))
-		id = number_in(id_file);
-	if (id < 0)
-		unavailable(kernel_lockdown() == "confidentiality" ? "kernel lockdown refuses tracefs" :
-			    access("/sys/kernel/tracing/events", F_OK) ? "no tracefs" :
-									 "no syscall tracepoints (CONFIG_FTRACE_SYSCALLS)");
-	attr.config = id;
+	attr.config = id_of_tracepoint("syscalls/sys_enter_getppid");
 	return attr;
 }
 

@@ -11,6 +11,7 @@
 #include "lib/clock.h"
 #include "lib/kernel.h"
 #include "lib/program.h"
+#include "tests/callchain.h"
 #include "tests/common.h"
 
 static volatile uint64_t watched;
@@ -231,6 +232,63 @@ TEST("programs.stack", "C1", "the stack of a rejected hit begins where it hit")
 		if (c.first)
 			EXPECT_EQ(look.stack[0], uint64_t(PERF_CONTEXT_USER), "kind of frames");
 	}
+}
+
+/*
+ * A program that accepts, and during its run another stack is unwound into the buffer that the
+ * callchain of the sample is in: for @other_attr, or for the program itself.
+ */
+static void check_callchain(Program program, perf_event_attr other_attr,
+			    bool (*unwound)(const filter_look &look))
+{
+	Filter filter(program);
+	Event event(with_user_callchain(breakpoint(hit))), other(other_attr);
+	Ring ring(event), others(other);
+
+	if (program == Program::OUTPUTS_SAMPLE)
+		filter.outputs_to(other);
+	filter.returns(1);
+	other.enable();
+	event.enable(filter);
+	for (uint64_t i = 0; i < HITS; i++) {
+		hit(i);
+		EXPECT_TRUE(unwound(filter.look()), "the program had another stack unwound");
+	}
+	event.disable();
+	others.drain();
+	EXPECT_EQ(others.samples(),
+		  program == Program::OUTPUTS_SAMPLE || program == Program::PRINTS ? HITS : 0,
+		  "samples of the other event");
+	expect_user_callchains(ring, HITS);
+}
+
+TEST("programs.callchain.frame", "C2",
+     "bpf_get_stack() of one frame does not shorten the callchain of the sample")
+{
+	check_callchain(Program::GETS_FRAME, software(PERF_COUNT_SW_DUMMY),
+			[](auto &look) { return look.stack_bytes > 0; });
+}
+
+TEST("programs.callchain.output", "C2",
+     "an accepted hit has its own callchain if the program writes a sample of another event")
+{
+	check_callchain(Program::OUTPUTS_SAMPLE,
+			with_kernel_callchain(software(PERF_COUNT_SW_BPF_OUTPUT)),
+			[](auto &look) { return look.err == 0; });
+}
+
+TEST("programs.callchain.event", "C2",
+     "an accepted hit has its own callchain if another event overflows while the program runs")
+{
+	check_callchain(Program::PRINTS, with_kernel_callchain(traced_prints()),
+			[](auto &look) { return look.err > 0; });
+}
+
+TEST("programs.callchain.task_stack", "C2",
+     "an accepted hit has its own callchain if the program calls bpf_get_task_stack()")
+{
+	check_callchain(Program::GETS_TASK_STACK, software(PERF_COUNT_SW_DUMMY),
+			[](auto &look) { return look.err > 0; });
 }
 
 /*

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Samples whose callchain must be that of their own hit: C2. */
+#pragma once
+
+#include <algorithm>
+
+#include "tests/common.h"
+
+/*
+ * Frames of user mode alone. The word behind the callchain is 0: if it is not, the callchain is
+ * longer or shorter than the kernel has made room for.
+ */
+inline perf_event_attr with_user_callchain(perf_event_attr attr)
+{
+	attr.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_WEIGHT;
+	attr.exclude_callchain_kernel = 1;
+	return attr;
+}
+
+/* The kernel's frames alone: none for a hit in user mode. */
+inline perf_event_attr with_kernel_callchain(perf_event_attr attr)
+{
+	attr.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN;
+	attr.exclude_callchain_user = 1;
+	return attr;
+}
+
+/* The tracepoint that PRINTS hits. */
+inline perf_event_attr traced_prints()
+{
+	perf_event_attr attr = software(id_of_tracepoint("bpf_trace/bpf_trace_printk"), 1);
+
+	attr.type = PERF_TYPE_TRACEPOINT;
+	return attr;
+}
+
+/* Of with_user_callchain(): so many samples, each as long as it says and with frames of user mode alone. */
+inline void expect_user_callchains(Ring &ring, uint64_t hits, CallSite at = CallSite::of_call())
+{
+	enum { HEADER, IP, NUMBER, CALLCHAIN };
+	uint64_t short_or_long = 0, other = 0, leaks = 0, displaced = 0;
+	const auto equal = [&](uint64_t got, uint64_t want, const char *what) {
+		expect(std::equal_to(), "", got, want, what, at.file, at.line);
+	};
+	const auto samples = ring.take_samples();
+
+	for (const auto &words : samples) {
+		short_or_long += words.size() != CALLCHAIN + words[NUMBER] + 1;
+		other += words[CALLCHAIN] != uint64_t(PERF_CONTEXT_USER) ||
+			 !(words[IP] >> 63 || words[IP] == words[CALLCHAIN + 1]);
+		leaks += std::any_of(words.begin() + CALLCHAIN, words.end(), [](uint64_t word) {
+			return word >> 63 && word < uint64_t(PERF_CONTEXT_MAX);
+		});
+		displaced += words.back() != 0;
+	}
+	equal(samples.size(), hits, "samples");
+	equal(short_or_long, 0, "samples with more or fewer frames than their header has room for");
+	equal(other, 0, "callchains that do not begin in user mode, or not where that was hit");
+	equal(leaks, 0, "samples with an address of the kernel");
+	equal(displaced, 0, "samples with something else behind their callchain");
+}
