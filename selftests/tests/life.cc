@@ -16,6 +16,7 @@
 #include "lib/gate.h"
 #include "lib/mount.h"
 #include "lib/program.h"
+#include "lib/sysctl.h"
 #include "tests/common.h"
 
 static uint64_t when(bool it_does, uint64_t number)
@@ -236,16 +237,6 @@ static void passed_on(bool accept)
 	expect_delivered(ring, when(accept, LIMIT - 1));
 }
 
-/*
- * A new period begins in full when its task is next scheduled in; until then the kernel's idea of
- * what is left of the old one decides, and the first hit can overflow twice.
- */
-static void change_period(Event &event, uint64_t period)
-{
-	event.set_period(period);
-	be_rescheduled();
-}
-
 static void period(bool accept)
 {
 	constexpr uint64_t PERIOD = 4, OVERFLOWS = HITS + HITS / PERIOD + HITS;
@@ -260,9 +251,9 @@ static void period(bool accept)
 		event.async(SETSIG, gettid());
 		enable(event, filter, { attached, accept });
 		hit_times(HITS);
-		change_period(event, PERIOD);
+		event.set_period(PERIOD);
 		hit_times(HITS);
-		change_period(event, 1);
+		event.set_period(1);
 		hit_times(HITS);
 		ring.drain();
 		EXPECT_EQ(event.count(), 3 * HITS, "hits counted");
@@ -354,6 +345,90 @@ static const bool added = [] {
 	}
 	return true;
 }();
+
+/* Of each period to each other one, with none, one and more hits left to go. */
+TEST("life.period.in_full", "C4",
+     "after PERF_EVENT_IOC_PERIOD with N the next overflow is that of the Nth hit")
+{
+	static const uint64_t periods[] = { 1, 2, 3, 7, 100 };
+	uint64_t early = 0, late = 0, irregular = 0;
+
+	for (uint64_t before : periods)
+		for (uint64_t after : periods)
+			for (uint64_t hits :
+			     { uint64_t(0), uint64_t(1), before - 1, before, before + 1 }) {
+				perf_event_attr attr = breakpoint(hit);
+
+				attr.sample_period = before;
+
+				Event event(attr);
+				Ring ring(event);
+
+				event.enable();
+				hit_times(hits);
+				ring.drain();
+				ring.forget();
+				event.set_period(after);
+				hit_times(after - 1);
+				ring.drain();
+				early += ring.samples() != 0;
+				hit_times(1);
+				ring.drain();
+				late += ring.samples() != 1;
+				hit_times(after);
+				ring.drain();
+				irregular += ring.samples() != 2;
+			}
+	EXPECT_EQ(early, 0, "periods with a sample before the Nth hit");
+	EXPECT_EQ(late, 0, "periods with none of the Nth hit, or too many");
+	EXPECT_EQ(irregular, 0, "times that two periods had not two samples");
+}
+
+TEST("life.period.tracepoint", "C4",
+     "after PERF_EVENT_IOC_PERIOD with N a tracepoint, too, overflows next at its Nth hit")
+{
+	constexpr uint64_t PERIOD = 3;
+	perf_event_attr attr = software(id_of_tracepoint("syscalls/sys_enter_getppid"), 1);
+
+	attr.type = PERF_TYPE_TRACEPOINT;
+	attr.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_ADDR;
+
+	Event event(attr);
+	Ring ring(event);
+
+	event.enable();
+	event.set_period(PERIOD);
+	for (uint64_t i = 1; i <= 2 * PERIOD; i++) {
+		syscall(SYS_getppid);
+		ring.drain();
+		EXPECT_EQ(ring.samples(), i / PERIOD, "samples");
+	}
+}
+
+TEST("life.period.throttle", "C4",
+     "whatever PERF_EVENT_IOC_PERIOD did before, a lone breakpoint is never throttled")
+{
+	constexpr int ROUNDS = 20, MANY = 100;
+	SlowSampling slow;
+	Event event(breakpoint(hit));
+	Ring ring(event, Ring::Mode::NORMAL, 64);
+	uint64_t samples = 0, throttled = 0;
+
+	event.enable();
+	for (int round = 0; round < ROUNDS; round++) {
+		event.set_period(1);
+		hit_times(MANY);
+		event.set_period(2);
+		hit_times(1);
+		ring.drain();
+		samples += ring.samples();
+		throttled += ring.records(PERF_RECORD_THROTTLE);
+		ring.forget();
+	}
+	EXPECT_EQ(event.count(), ROUNDS * (MANY + 1), "hits counted");
+	EXPECT_EQ(samples, ROUNDS * MANY, "samples: none for half a period");
+	EXPECT_EQ(throttled, 0, "throttle records");
+}
 
 TEST("life.close", "C6", "a closed event takes its program with it, and other events keep theirs")
 {
