@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include <cerrno>
@@ -448,6 +449,76 @@ TEST("signals.sigtrap.blocked.accepted", "C2", "a blocked SIGTRAP comes once, wh
 		EXPECT_EQ(trap_info(Signals::last(SIGTRAP)).flags, TRAP_WAS_BLOCKED,
 			  "si_perf_flags");
 	}
+}
+
+/* What execve() copies, in kernel mode. */
+static char argument[] __attribute__((aligned(8))) = "argument";
+
+TEST("signals.sigtrap.exec.amid", "C15",
+     "no SIGTRAP of a hit in execve() reaches the new program, which would die of it")
+{
+	constexpr int TIMES = 20;
+	perf_event_attr attr =
+		with_sigtrap(breakpoint(Access::READ_WRITE, argument, sizeof(uint64_t)));
+	int died = 0;
+
+	need_kernel_hits();
+	attr.exclude_kernel = 0;
+	Event(attr).close(); /* here, where it can skip the test */
+	for (int i = 0; i < TIMES; i++) {
+		Child child([&] {
+			Event event(attr);
+
+			event.enable();
+			/* By its path: an exec that fails has its SIGTRAP in the old program. */
+			execl("/bin/true", "true", argument, nullptr);
+			return 1;
+		});
+
+		died += child.wait() != 0;
+	}
+	EXPECT_EQ(died, 0, "new programs that died");
+}
+
+TEST("signals.sigtrap.exec.blocked", "C15",
+     "a SIGTRAP of a hit that is pending at exec does not reach the new program")
+{
+	const perf_event_attr attr = with_sigtrap(breakpoint(hit));
+
+	Event(attr).close();
+
+	Child child([&] {
+		Event event(attr);
+
+		block(SIGTRAP);
+		event.enable();
+		hit(0);
+		EXPECT_TRUE(is_pending(SIGTRAP), "SIGTRAP is pending before exec");
+		execlp("grep", "grep", "-q", "^SigPnd:.*[13579bdf].$", "/proc/self/status",
+		       nullptr);
+		return 2;
+	});
+
+	/* SIGTRAP is bit 4 of what is pending for the thread. 1 is that grep finds no such line. */
+	EXPECT_EQ(child.wait(), 1 << 8, "status of grep for a pending SIGTRAP");
+}
+
+TEST("signals.sigtrap.exec.others", "C2",
+     "a SIGTRAP that somebody else has sent stays pending over exec")
+{
+	Child child([&] {
+		Event event(with_sigtrap(breakpoint(hit)));
+
+		block(SIGTRAP);
+		event.enable();
+		syscall(SYS_tgkill, getpid(), gettid(), SIGTRAP);
+		hit(0);
+		execlp("grep", "grep", "-q", "^SigPnd:.*[13579bdf].$", "/proc/self/status",
+		       nullptr);
+		return 2;
+	});
+
+	EXPECT_EQ(child.wait(), 0, "status of grep for a pending SIGTRAP");
 }
 
 TEST("signals.sigtrap.by_register", "C1", "SIGTRAP comes for the wanted argument, in that call")
