@@ -90,6 +90,12 @@ std::vector<std::vector<uint64_t>> Ring::take_samples()
 	return samples;
 }
 
+uint64_t Ring::head() const
+{
+	return __atomic_load_n(&static_cast<perf_event_mmap_page *>(map_)->data_head,
+			       __ATOMIC_ACQUIRE);
+}
+
 uint64_t Ring::records(uint32_t type) const
 {
 	uint64_t n = 0;

@@ -31,6 +31,8 @@ public:
 	void drain();
 	/* Consumes what is there: the words of each sample, header and all. Not with OVERWRITE. */
 	std::vector<std::vector<uint64_t>> take_samples();
+	/* Where the next record will be: more with each one. Not with OVERWRITE. */
+	uint64_t head() const;
 	/* As if drain() had seen nothing yet: for more records than it can remember. */
 	void forget() { seen_count_ = 0; }
 	/* Bytes that the data part holds. */

@@ -196,6 +196,69 @@ TEST("races.opened.sigtrap", "C6", "a hit at the limit, beside another event tha
  * The end of a child wakes whoever polls the event that it has inherited from. What a hit of that has
  * pending it must neither send a second time nor forget.
  */
+/*
+ * A hit uses up the limit, and another CPU sees its sample before the event is off. What that calls
+ * to turn the event on has an effect: the next hit counts.
+ */
+static void check_turned_on_beside(bool by_refresh)
+{
+	constexpr int SECONDS = 4;
+	const Bound bound(SECONDS, 100'000);
+	const std::vector<int> cpus = usable_cpus();
+	std::atomic<uint64_t> turned_on = 0;
+	uint64_t hits = 0, counted = 0;
+
+	if (cpus.size() < 2)
+		unavailable("one CPU alone");
+	run_on(cpus[0]);
+
+	Event event(breakpoint(hit));
+	Ring ring(event);
+	uint64_t seen = 0;
+	Meanwhile other(cpus[1], [&](uint64_t) {
+		const uint64_t head = ring.head();
+
+		if (head == seen)
+			return;
+		if (by_refresh)
+			event.must_refresh(1);
+		else
+			event.enable();
+		seen = head;
+		turned_on++;
+		ring.drain();
+		ring.forget();
+	});
+	const auto hit_and_wait = [&] {
+		const uint64_t before = turned_on;
+
+		hit(hits++);
+		counted = event.count();
+		while (counted == hits && turned_on == before)
+			;
+	};
+
+	event.must_refresh(1);
+	while (counted == hits && !bound.reached(hits)) {
+		hit_and_wait();
+		/* Now it has no limit. */
+		if (!by_refresh && counted == hits) {
+			hit_and_wait();
+			event.must_refresh(1);
+		}
+	}
+	note("round: %llu hits", (unsigned long long)hits);
+	EXPECT_EQ(counted, hits, "hits counted: it was off after it had been turned on");
+}
+
+TEST_OF("races.refresh", "C10",
+	"a REFRESH that another CPU makes as a hit uses up the limit is in force",
+	check_turned_on_beside(true))
+
+TEST_OF("races.enable", "C10",
+	"an ENABLE that another CPU makes as a hit uses up the limit is in force",
+	check_turned_on_beside(false))
+
 TEST("races.exit", "C6", "a hit beside children that exit sends its signal, once")
 {
 	constexpr uint64_t RACES = 400'000;
