@@ -3,6 +3,7 @@
 #include <bpf/bpf.h>
 #include <linux/sched.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -190,6 +191,108 @@ TEST("races.opened.sigtrap", "C6", "a hit at the limit, beside another event tha
 	EXPECT_EQ(lost, 0, "hits lost");
 	EXPECT_EQ(Signals::count(SIGTRAP), hits, "SIGTRAP");
 	EXPECT_EQ(event.count(), hits, "hits counted");
+}
+
+/*
+ * A page fault hits with interrupts on. Its program is slow enough for another CPU to disable the event
+ * before the overflow has ended, unless the kernel turns interrupts off for that.
+ */
+class Faults {
+public:
+	explicit Faults(int there, bool sigtrap = false)
+		: there_(there)
+		, event_(with_sigtrap(page_faults(), sigtrap))
+	{
+		static volatile char block[FILTER_BLOCK];
+		constexpr int BLOCKS = 16;
+
+		for (volatile char &byte : block)
+			byte = 1; /* a page that is not there is not copied */
+		filter_.returns(1);
+		filter_.works(const_cast<const char *>(block), BLOCKS);
+		event_.must_attach(filter_);
+	}
+	Event &event() { return event_; }
+	uint64_t runs() const { return filter_.runs(); }
+	void hit()
+	{
+		alignas(PAGE) static char page[PAGE];
+
+		if (madvise(page, PAGE, MADV_DONTNEED))
+			setup_failed("madvise", errno);
+		*const_cast<volatile char *>(page) = 1;
+	}
+	/* @enable allows the hit, and its program has the event disabled. */
+	template <typename Enable> void disabled_hit(Enable enable)
+	{
+		const uint64_t before = runs();
+		std::atomic<bool> ready = false;
+		std::thread other([&] {
+			run_on(there_);
+			ready = true;
+			while (runs() == before)
+				;
+			event_.disable();
+		});
+
+		while (!ready)
+			sched_yield();
+		enable();
+		hit();
+		other.join();
+	}
+
+private:
+	static constexpr size_t PAGE = 4096;
+
+	static perf_event_attr page_faults()
+	{
+		perf_event_attr attr = software(PERF_COUNT_SW_PAGE_FAULTS, 1);
+
+		attr.exclude_kernel = 1;
+		return attr;
+	}
+
+	int there_;
+	Filter filter_{ Program::WORKS };
+	Event event_;
+};
+
+/* In the first of them code of the test may be faulted in as well. */
+constexpr int DISABLED_ROUNDS = 20;
+
+TEST("races.disabled.sigtrap", "C6", "an accepted hit whose event is disabled meanwhile raises SIGTRAP")
+{
+	Signals signals({ SIGTRAP });
+	Faults faults(two_cpus().there, true);
+
+	for (int round = 0; round < DISABLED_ROUNDS; round++) {
+		const uint64_t runs = faults.runs(), traps = Signals::count(SIGTRAP);
+
+		faults.disabled_hit([&] { faults.event().enable(); });
+		if (!round)
+			continue;
+		EXPECT_EQ(faults.runs() - runs, 1, "runs of the program");
+		EXPECT_EQ(Signals::count(SIGTRAP) - traps, 1, "SIGTRAP");
+	}
+}
+
+TEST("races.disabled.limit", "C10", "an event that is disabled as it uses up its limit comes back")
+{
+	constexpr int MORE = 3;
+	Faults faults(two_cpus().there);
+
+	for (int round = 0; round < DISABLED_ROUNDS; round++) {
+		const uint64_t runs = faults.runs();
+
+		faults.disabled_hit([&] { faults.event().must_refresh(1); });
+		faults.event().must_refresh(MORE);
+		usleep(1000); /* The event is scheduled out and in. */
+		for (int i = 0; i <= MORE; i++)
+			faults.hit();
+		if (round)
+			EXPECT_EQ(faults.runs() - runs, 1 + MORE, "runs of the program");
+	}
 }
 
 /*
