@@ -58,3 +58,45 @@ inline void expect_delivered(const Ring &ring, uint64_t hits,
 	expect(std::equal_to(), "", Signals::count(SETSIG), hits, "signals", at.file,
 	       at.line);
 }
+
+/*
+ * On a switch from a task to its child the kernel swaps their contexts if these are clones. Calls @open in a
+ * task, forks, and lets the parent exit with the context of the child. Then calls @work with the event in the
+ * child, and returns its result. The caller is bound to one CPU.
+ */
+template <typename Open, typename Work> uint64_t after_exit_with_context_of_child(Open open, Work work)
+{
+	struct Both {
+		std::atomic<bool> sleeps, exited, done;
+		std::atomic<uint64_t> result;
+	};
+	auto &both = shared_with_children<Both>();
+	Child parent([&] {
+		Event event(open());
+
+		event.enable();
+		if (fork()) {
+			/* The switch to the child is a swap; the one back, from the idle task, is none. */
+			both.sleeps = true;
+			usleep(10'000);
+			_exit(0);
+		}
+		while (!both.sleeps)
+			sched_yield();
+		for (clock_t begun = clock(); clock() - begun < CLOCKS_PER_SEC / 500;)
+			;
+		usleep(20'000);
+		while (!both.exited)
+			usleep(1000);
+		both.result = work(event);
+		both.done = true;
+		_exit(0);
+		return 0;
+	});
+
+	parent.wait();
+	both.exited = true;
+	while (!both.done)
+		usleep(1000);
+	return both.result;
+}

@@ -179,17 +179,11 @@ static int breakpoints_left()
 }
 
 /*
- * A task and its child swap their contexts if these are equal, and a breakpoint is counted for the
- * task that it was opened for. If the parent exits with the context of the child, the breakpoint
- * that is freed must not be the one which stands for the other in the child.
+ * A breakpoint occupies a slot of the task that it was opened for. If the parent exits with the context of its
+ * child, it must not release the slot of the breakpoint that the child goes on with.
  */
 TEST("life.inherited.slots", "C15", "a child has no breakpoint more when its parent has exited")
 {
-	struct Both {
-		std::atomic<bool> sleeps, exited;
-		std::atomic<int> left;
-	};
-	auto &both = shared_with_children<Both>();
 	const perf_event_attr attr = inherited(on_word(0));
 
 	run_on(usable_cpus().front());
@@ -197,35 +191,10 @@ TEST("life.inherited.slots", "C15", "a child has no breakpoint more when its par
 	const int all = breakpoints_left();
 
 	for (int round = 0; round < 10; round++) {
-		Child parent([&] {
-			Event event(attr);
+		uint64_t left = after_exit_with_context_of_child([&] { return attr; },
+								 [](Event &) { return breakpoints_left(); });
 
-			event.enable();
-			both.sleeps = both.exited = false;
-			both.left = -1;
-			if (fork()) {
-				/* To the child directly, which is a swap; back by way of idle, which is none. */
-				both.sleeps = true;
-				usleep(10'000);
-				_exit(0);
-			}
-			while (!both.sleeps)
-				sched_yield();
-			for (clock_t begun = clock(); clock() - begun < CLOCKS_PER_SEC / 500;)
-				;
-			usleep(20'000);
-			while (!both.exited)
-				usleep(1000);
-			both.left = breakpoints_left();
-			_exit(0);
-			return 0;
-		});
-
-		parent.wait();
-		both.exited = true;
-		while (both.left < 0)
-			usleep(1000);
-		EXPECT_EQ(both.left, all - 1, "breakpoints beside the one that it has inherited");
+		EXPECT_EQ(left, all - 1u, "breakpoints beside the one that it has inherited");
 	}
 }
 

@@ -300,6 +300,29 @@ TEST("others.raw_tracepoint", "C5", "a raw tracepoint program runs once a hit be
 	EXPECT_EQ(ring.samples(), 0, "samples");
 }
 
+/*
+ * A uprobe is inserted in the memory of the task that its event was opened for. If the parent exits with the
+ * context of its child, it must not take the uprobe out of the child.
+ */
+TEST("others.uprobe.inherited", "C3",
+     "an inherited uprobe event counts in the child after its parent has exited")
+{
+	run_on(usable_cpus().front());
+
+	/* Few rounds: on PREEMPT_RT it takes seconds to close a uprobe. */
+	for (int round = 0; round < 3; round++) {
+		uint64_t hits = after_exit_with_context_of_child([] { return inherited(uprobe()); },
+								 [](Event &event) {
+									 uint64_t before = event.count();
+
+									 hit_times(HITS);
+									 return event.count() - before;
+								 });
+
+		EXPECT_EQ(hits, HITS, "hits counted in the child");
+	}
+}
+
 TEST("others.uprobe_on_breakpoint", "C5", "a uprobe and a breakpoint on one call each decide")
 {
 	for (bool breakpoint_accepts : { false, true }) {
