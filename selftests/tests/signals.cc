@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "lib/gate.h"
+#include "lib/kernel.h"
 #include "lib/program.h"
 #include "tests/common.h"
 
@@ -235,6 +236,59 @@ TEST("signals.limit.late", "C2", "a limit is what REFRESH says, whatever was acc
 	event.must_refresh(LIMIT);
 	hit_times(HITS);
 	EXPECT_EQ(event.count(), HITS + LIMIT, "hits counted until the limit");
+}
+
+/*
+ * The kernel disables an event at its limit in an interrupt. Until then, interrupts may be off: here, the function
+ * that is hit runs once for each event of a group that is disabled.
+ */
+TEST("signals.limit.interrupts_off", "C2", "no hit is delivered above the limit while interrupts are off")
+{
+	constexpr int MEMBERS = 5;
+	perf_event_attr attr = breakpoint(hit);
+	const perf_event_attr member = software(PERF_COUNT_SW_DUMMY);
+	const int cpu = usable_cpus().front();
+
+	attr.bp_addr = kernel_address_of("perf_swevent_del");
+	attr.exclude_kernel = 0;
+	if (!attr.bp_addr)
+		unavailable("/proc/kallsyms does not say where perf_swevent_del() is");
+	if (!kernel_address_of("register_kprobe"))
+		unavailable("no breakpoints in the kernel's text (CONFIG_KPROBES)");
+	run_on(cpu);
+
+	for (bool attached : { false, true }) {
+		Filter filter;
+		Signals signals({ SETSIG });
+		/* Of a CPU: arm64 has no breakpoint of a task in the kernel. */
+		Event event(attr, -1, cpu), leader(member);
+		Ring ring(event);
+		std::vector<std::unique_ptr<Event>> members;
+
+		for (int i = 1; i < MEMBERS; i++)
+			members.push_back(std::make_unique<Event>(member, 0, -1, &leader));
+		for (auto &sibling : members)
+			sibling->enable();
+		leader.enable();
+		event.async(SETSIG, gettid());
+		filter.returns(1);
+		if (attached)
+			event.must_attach(filter);
+		event.must_refresh(1);
+		leader.disable();
+		ring.drain();
+		EXPECT_EQ(ring.samples(), 1, "samples");
+		EXPECT_EQ(event.count(), 1, "hits counted");
+		EXPECT_EQ(Signals::count(SETSIG, POLL_IN), 0, "POLL_IN");
+		EXPECT_EQ(Signals::count(SETSIG, POLL_HUP), 1, "POLL_HUP");
+
+		/* The event has been stopped: it must start again. */
+		leader.enable();
+		event.must_refresh(1);
+		leader.disable();
+		ring.drain();
+		EXPECT_EQ(ring.samples(), 2, "samples after another REFRESH");
+	}
 }
 
 /* It wakes whoever polls the event of its parent, which may still have a signal to send. */
