@@ -21,19 +21,19 @@ static constexpr struct {
 	const char *name, *holds;
 } rules[] = {
 	{ "C1", "a program that returns 0 leaves no visible side effect" },
-	{ "C2", "a program that returns anything else changes nothing" },
-	{ "C3", "the count of an event is every hit, suppressed or not" },
-	{ "C4", "clocks and counters are throttled as ever, a lone breakpoint never is" },
-	{ "C5", "programs of other types run once, where they ran before" },
-	{ "C6", "no accepted hit is lost, whoever attaches and detaches" },
-	{ "C7", "a program never sees the cookie of another" },
+	{ "C2", "a program that returns non-zero changes nothing" },
+	{ "C3", "an event counts every hit, rejected or not" },
+	{ "C4", "clocks and counters are throttled as on stock; a lone breakpoint never is" },
+	{ "C5", "programs of other types run once per hit, where they ran before" },
+	{ "C6", "no accepted hit is lost, even while programs are attached and detached" },
+	{ "C7", "a program never sees the cookie of another attachment" },
 	{ "C8", "attaching and detaching are safe against each other, fork and exit" },
-	{ "C9", "MODIFY_ATTRIBUTES keeps program, cookie and what is left of the limit" },
-	{ "C10", "an event that used up its limit, or was throttled, comes back" },
-	{ "C11", "a kernel without BPF or tracing behaves as with no program" },
-	{ "C12", "ptrace and the other users of breakpoints are unaffected" },
-	{ "C13", "stops, steps and signal handlers go on from a breakpoint, each hit once" },
-	{ "C15", "a filter gives nobody a right, and nobody the machine" },
+	{ "C9", "MODIFY_ATTRIBUTES keeps the program, its cookie and the remaining limit" },
+	{ "C10", "an event that used up its limit or was throttled can count again" },
+	{ "C11", "a kernel without BPF or tracing behaves as without a program" },
+	{ "C12", "ptrace and other users of breakpoints are unaffected" },
+	{ "C13", "stops, steps and signal handlers continue from a breakpoint, each hit once" },
+	{ "C15", "a filter grants no additional rights and does not hold up the machine" },
 };
 
 /* Constructed on first use: tests register from other files' static initialisers. */

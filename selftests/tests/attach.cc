@@ -40,12 +40,16 @@ static const bool added = [] {
 		for (bool enabled_first : { false, true })
 			add_test({ std::string("attach.") + (by_link ? "link" : "ioctl") +
 					   (enabled_first ? ".after_enable" : ".before_enable"),
-				   "C6", "from its attachment on the program decides on every hit",
+				   "C6",
+				   std::string("a program that is attached by ") +
+					   (by_link ? "link " : "ioctl ") +
+					   (enabled_first ? "after" : "before") +
+					   " its event is enabled decides on every later hit",
 				   [=] { check_attached(by_link, enabled_first); } });
 	return true;
 }();
 
-TEST("attach.link.close", "C6", "once the link is closed hits are as with no program")
+TEST("attach.link.close", "C6", "after its link is closed, hits are delivered as without a program")
 {
 	Filter filter;
 	Event event(breakpoint(hit));
@@ -65,7 +69,8 @@ TEST("attach.link.close", "C6", "once the link is closed hits are as with no pro
 	}
 }
 
-TEST("attach.second.ioctl", "C8", "an event has one program: the second gets EEXIST")
+TEST("attach.second.ioctl", "C8",
+     "attaching a second program by ioctl fails with EEXIST, and the first one stays")
 {
 	Filter first, second;
 	Event event(breakpoint(hit));
@@ -78,7 +83,8 @@ TEST("attach.second.ioctl", "C8", "an event has one program: the second gets EEX
 	EXPECT_EQ(second.runs(), 0, "runs of the second program");
 }
 
-TEST("attach.second.link", "C8", "a link and an ioctl exclude each other, until it closes")
+TEST("attach.second.link", "C8",
+     "while a link is open, attaching by link or by ioctl fails with EEXIST")
 {
 	Filter first, second;
 	Event event(breakpoint(hit));
@@ -97,7 +103,8 @@ TEST("attach.second.link", "C8", "a link and an ioctl exclude each other, until 
 	EXPECT_EQ(second.runs(), HITS, "runs of the second program");
 }
 
-TEST("attach.wrong_type", "C5", "a breakpoint takes no tracepoint or kprobe program")
+TEST("attach.wrong_type", "C5",
+     "attaching a tracepoint or kprobe program to a breakpoint fails with EINVAL")
 {
 	for (Program which : { Program::ON_TRACEPOINT, Program::ON_KPROBE }) {
 		Filter filter(which);
@@ -118,7 +125,7 @@ static perf_event_attr enabled(perf_event_attr attr)
 	return attr;
 }
 
-TEST("attach.modify.moves", "C9", "MODIFY_ATTRIBUTES moves the breakpoint under its program")
+TEST("attach.modify.moves", "C9", "MODIFY_ATTRIBUTES moves a breakpoint, which keeps its program")
 {
 	Filter filter;
 	Event event(breakpoint(hit));
@@ -166,10 +173,11 @@ static void check_limit_over_a_move(uint64_t rejected)
 	EXPECT_EQ(filter.runs(), 2 * rejected + LIMIT, "runs of the program");
 }
 
-TEST_OF("attach.modify.keeps_limit", "C9", "what is left of the limit survives MODIFY_ATTRIBUTES",
+TEST_OF("attach.modify.keeps_limit", "C9", "MODIFY_ATTRIBUTES keeps what remains of the limit",
 	check_limit_over_a_move(0))
 
-TEST_OF("attach.modify.rejected", "C1", "rejected hits around MODIFY_ATTRIBUTES cost no limit",
+TEST_OF("attach.modify.rejected", "C1",
+	"rejected hits before and after MODIFY_ATTRIBUTES take nothing from the limit",
 	check_limit_over_a_move(HITS))
 
 /* HITS hits in a child that inherits the event, then HITS in the parent. */
@@ -193,13 +201,14 @@ static void check_inherited(bool accept)
 	EXPECT_EQ(Signals::count(SETSIG), accept ? 2 * HITS : 0, "signals for child and parent");
 }
 
-TEST_OF("attach.inherit.rejected", "C1", "the program rejects hits of an inheriting child too",
-	check_inherited(false))
+TEST_OF("attach.inherit.rejected", "C1",
+	"the program also rejects hits in a child that inherited the event", check_inherited(false))
 
-TEST_OF("attach.inherit.accepted", "C2", "accepted hits of an inheriting child signal the owner",
+TEST_OF("attach.inherit.accepted", "C2",
+	"accepted hits in a child that inherited the event signal the event's owner",
 	check_inherited(true))
 
-TEST("attach.inherit.refresh", "C2", "inherited events have no limit: REFRESH says EINVAL")
+TEST("attach.inherit.refresh", "C2", "REFRESH fails with EINVAL on an event with attr.inherit")
 {
 	Filter filter;
 	Event event(inherited(breakpoint(hit)));

@@ -69,9 +69,10 @@ static void add_pair(const std::string &name, const std::string &what,
 		     const std::function<void(bool accept)> &body)
 {
 	add_test({ name + ".rejected", "C1",
-		   "a rejected " + what + " is counted and leaves nothing",
+		   "a rejected " + what + " is counted and has no side effect",
 		   [body] { body(false); } });
-	add_test({ name + ".accepted", "C2", "an accepted " + what + " has its sample and signal",
+	add_test({ name + ".accepted", "C2",
+		   "an accepted " + what + " leaves a sample and sends a signal",
 		   [body] { body(true); } });
 }
 
@@ -83,11 +84,11 @@ static const bool added = [] {
 	for (auto &l : lengths) {
 		std::string bytes = std::to_string(l.bytes);
 
-		add_pair("breakpoint.w" + bytes, "write of " + bytes + " bytes", [&l](bool accept) {
+		add_pair("breakpoint.w" + bytes, bytes + "-byte write", [&l](bool accept) {
 			check(breakpoint(Access::WRITE, &watched, l.bytes),
 			      { { l.write, true }, { l.read, false } }, accept);
 		});
-		add_pair("breakpoint.rw" + bytes, "access to " + bytes + " bytes",
+		add_pair("breakpoint.rw" + bytes, bytes + "-byte read or write",
 			 [&l](bool accept) {
 				 check(breakpoint(Access::READ_WRITE, &watched, l.bytes),
 				       { { l.write, true }, { l.read, true } }, accept);
@@ -96,7 +97,8 @@ static const bool added = [] {
 	return true;
 }();
 
-TEST("breakpoint.w4.by_address", "C1", "one program tells adjacent words apart by ctx->addr")
+TEST("breakpoint.w4.by_address", "C1",
+     "a program on two watchpoints tells adjacent words apart by ctx->addr")
 {
 	volatile auto &word = watched.fours;
 	Filter filter;

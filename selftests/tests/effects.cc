@@ -38,18 +38,19 @@ static void is_accepted(const Effect &effect)
 static const bool added = [] {
 	for (const Effect &effect : effects) {
 		std::string name = std::string("effects.") + effect.id;
-		std::string title = std::string(effect.title) + " ";
+		std::string title = std::string(effect.title) + ": ";
 
 		add_test({ name + ".rejected", "C1", title + effect.when_not + " for rejected hits",
 			   [&effect] { is_rejected(effect); } });
 		add_test({ name + ".accepted", "C2",
-			   title + effect.when_seen + " for accepted hits as with no program",
+			   title + effect.when_seen + " for accepted hits, as without a program",
 			   [&effect] { is_accepted(effect); } });
 	}
 	return true;
 }();
 
-TEST("effects.no_program", "C11", "without a program, or BPF, every effect is delivered")
+TEST("effects.no_program", "C11",
+     "without a program, a hit has all its side effects, even on a kernel without BPF")
 {
 	for (const Effect &effect : effects) {
 		/* The tests of that effect say that it is not there. */
@@ -63,13 +64,13 @@ TEST("effects.no_program", "C11", "without a program, or BPF, every effect is de
 	}
 }
 
-TEST("effects.count", "C3", "every hit is counted, whatever the program says")
+TEST("effects.count", "C3", "every hit is counted, whatever the program returns")
 {
 	for (Verdict verdict : { no_program, rejects, Verdict{ true, 1 } })
 		EXPECT_EQ(observe({}, verdict).count, HITS, "hits counted");
 }
 
-TEST("effects.by_register", "C1", "among the hits only those whose argument is wanted deliver")
+TEST("effects.by_register", "C1", "only hits with the wanted function argument are delivered")
 {
 	constexpr uint64_t WANTED = 7, KINDS = 10, CALLS = 100;
 	Filter filter;
@@ -94,7 +95,8 @@ TEST("effects.by_register", "C1", "among the hits only those whose argument is w
 	EXPECT_EQ(wrong, 0, "calls with a signal too many or too few");
 }
 
-TEST("effects.limit_of_accepted", "C1", "a limit of 3 is used up by the third accepted hit")
+TEST("effects.limit_of_accepted", "C1",
+     "with a limit of 3, the third accepted hit uses up the limit")
 {
 	constexpr uint64_t CALLS = 40, THIRD = 30;
 	Filter filter;
@@ -112,7 +114,7 @@ TEST("effects.limit_of_accepted", "C1", "a limit of 3 is used up by the third ac
 	EXPECT_EQ(filter.runs(), THIRD, "runs of the program");
 }
 
-TEST("effects.limit_revives", "C10", "a breakpoint at its limit comes back on REFRESH")
+TEST("effects.limit_revives", "C10", "REFRESH re-enables a breakpoint that has used up its limit")
 {
 	Filter filter;
 	Event event(breakpoint(hit));
@@ -135,7 +137,8 @@ static constexpr Setup everything = {
 	.limit = true,
 };
 
-TEST("effects.combined.rejected", "C1", "a rejected hit leaves nothing, all effects together")
+TEST("effects.combined.rejected", "C1",
+     "with all side effects enabled at once, a rejected hit has none of them")
 {
 	Observed got = observe(everything, rejects);
 
@@ -148,7 +151,8 @@ TEST("effects.combined.rejected", "C1", "a rejected hit leaves nothing, all effe
 	EXPECT_EQ(got.taken, 0, "hits taken from the limit");
 }
 
-TEST("effects.combined.accepted", "C2", "accepted hits deliver all effects together")
+TEST("effects.combined.accepted", "C2",
+     "with all side effects enabled at once, an accepted hit has every one of them")
 {
 	for (Verdict verdict : { no_program, Verdict{ true, 1 } }) {
 		Observed got = observe(everything, verdict);
@@ -254,12 +258,14 @@ static uint64_t wakeups_of_a_sleeper(Verdict verdict)
 	return wakeups;
 }
 
-TEST("effects.sleeper.rejected", "C1", "a task asleep in poll on an O_ASYNC event sleeps on")
+TEST("effects.sleeper.rejected", "C1",
+     "a task that sleeps in poll() on an O_ASYNC event does not wake up for rejected hits")
 {
 	EXPECT_EQ(wakeups_of_a_sleeper(rejects), 0, "wakeups of the sleeper");
 }
 
-TEST("effects.sleeper.accepted", "C2", "a task asleep in poll wakes once for each hit")
+TEST("effects.sleeper.accepted", "C2",
+     "a task that sleeps in poll() wakes up once for each accepted hit")
 {
 	EXPECT_EQ(wakeups_of_a_sleeper(no_program), HITS, "wakeups with no program");
 	EXPECT_EQ(wakeups_of_a_sleeper({ true, 1 }), HITS, "wakeups with a program");

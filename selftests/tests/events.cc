@@ -179,7 +179,7 @@ static void spin_a_while(const Filter &filter)
 enum class Counts { HITS_OF_WORK, OVERFLOWS, TIME };
 
 static const struct Kind {
-	const char *name;
+	const char *name, *title; /* the latter as perf(1) has it */
 	uint32_t type;
 	uint64_t config;
 	uint64_t period;
@@ -188,26 +188,26 @@ static const struct Kind {
 	Counts counts;
 	int cpus; /* that it takes */
 } kinds[] = {
-	{ "cpu_clock", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK, 1000000, false, spin_a_while,
-	  Counts::TIME, 1 },
-	{ "cpu_clock_kernel", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK, 1000000, true,
+	{ "cpu_clock", "cpu-clock in user mode", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK,
+	  1000000, false, spin_a_while, Counts::TIME, 1 },
+	{ "cpu_clock_kernel", "cpu-clock in user and kernel mode", PERF_TYPE_SOFTWARE,
+	  PERF_COUNT_SW_CPU_CLOCK, 1000000, true, spin_a_while, Counts::TIME, 1 },
+	{ "task_clock", "task-clock", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_TASK_CLOCK, 1000000, false,
 	  spin_a_while, Counts::TIME, 1 },
-	{ "task_clock", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_TASK_CLOCK, 1000000, false, spin_a_while,
-	  Counts::TIME, 1 },
-	{ "page_faults", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS, 1, false,
+	{ "page_faults", "page-faults", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS, 1, false,
 	  fault_on_new_pages, Counts::HITS_OF_WORK, 1 },
-	{ "minor_faults", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS_MIN, 1, false,
-	  fault_on_new_pages, Counts::HITS_OF_WORK, 1 },
-	{ "major_faults", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS_MAJ, 1, false,
-	  fault_on_a_file, Counts::HITS_OF_WORK, 1 },
-	{ "context_switches", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CONTEXT_SWITCHES, 1, true,
-	  sleep_often, Counts::OVERFLOWS, 1 },
-	{ "cpu_migrations", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_MIGRATIONS, 1, true, migrate,
-	  Counts::HITS_OF_WORK, 2 },
-	{ "instructions", PERF_TYPE_HARDWARE, PERF_COUNT_HW_INSTRUCTIONS, 1000000, false,
+	{ "minor_faults", "minor-faults", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS_MIN, 1,
+	  false, fault_on_new_pages, Counts::HITS_OF_WORK, 1 },
+	{ "major_faults", "major-faults", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS_MAJ, 1,
+	  false, fault_on_a_file, Counts::HITS_OF_WORK, 1 },
+	{ "context_switches", "context-switches", PERF_TYPE_SOFTWARE,
+	  PERF_COUNT_SW_CONTEXT_SWITCHES, 1, true, sleep_often, Counts::OVERFLOWS, 1 },
+	{ "cpu_migrations", "cpu-migrations", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_MIGRATIONS, 1,
+	  true, migrate, Counts::HITS_OF_WORK, 2 },
+	{ "instructions", "instructions", PERF_TYPE_HARDWARE, PERF_COUNT_HW_INSTRUCTIONS, 1000000,
+	  false, spin_a_while, Counts::TIME, 1 },
+	{ "cycles", "cycles", PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES, 1000000, false,
 	  spin_a_while, Counts::TIME, 1 },
-	{ "cycles", PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES, 1000000, false, spin_a_while,
-	  Counts::TIME, 1 },
 };
 
 static void check_kind(const Kind &kind, bool accept)
@@ -238,14 +238,13 @@ static void check_kind(const Kind &kind, bool accept)
 
 static const bool added = [] {
 	for (const Kind &kind : kinds) {
-		std::string name = std::string("events.") + kind.name, what = kind.name;
+		std::string name = std::string("events.") + kind.name, title = kind.title;
 
-		std::replace(what.begin(), what.end(), '_', ' ');
 		add_test({ name + ".rejected", "C1",
-			   "a rejected overflow of " + what + " is silent",
+			   "a rejected overflow of " + title + " has no side effect",
 			   [&kind] { check_kind(kind, false); } });
 		add_test({ name + ".accepted", "C2",
-			   "an accepted overflow of " + what + " delivers",
+			   "an accepted overflow of " + title + " is delivered",
 			   [&kind] { check_kind(kind, true); } });
 	}
 	return true;
@@ -285,10 +284,12 @@ static void check_no_address(Program which)
 	EXPECT_EQ(stray, 0, "runs that saw an address where there is none");
 }
 
-TEST_OF("events.no_address.seen", "C15", "a program that sees the sample sees no stray address",
+TEST_OF("events.no_address.seen", "C15",
+	"ctx->addr is 0 for an event without an address, in a program that can see the sample",
 	check_no_address(Program::GETS_STACK))
 
-TEST_OF("events.no_address.unseen", "C15", "a program that sees no sample sees no stray address",
+TEST_OF("events.no_address.unseen", "C15",
+	"ctx->addr is 0 for an event without an address, in a program that cannot see the sample",
 	check_no_address(Program::LOOKS))
 
 /* Faults in user mode, below enough frames that a callchain shows them. */
@@ -408,17 +409,20 @@ static void check_shared_with_program(bool accept)
 	}
 }
 
-TEST_OF("events.shared_sample.rejected", "C1", "a rejected hit leaves nothing in another's sample",
+TEST_OF("events.shared_sample.rejected", "C1",
+	"a rejected hit leaves no data in the sample of another event on the same fault",
 	check_shared_with_program(false))
 
-TEST_OF("events.shared_sample.accepted", "C2", "an accepted hit leaves nothing in another's sample",
+TEST_OF("events.shared_sample.accepted", "C2",
+	"an accepted hit leaves no data in the sample of another event on the same fault",
 	check_shared_with_program(true))
 
 /*
  * A program that another one calls has nothing prepared for it. The event before it in the list has
  * a callchain of the kernel alone, which is all that is left to be taken for its own.
  */
-TEST("events.shared_sample.callee", "C15", "a program that is called gets no stack of another event")
+TEST("events.shared_sample.callee", "C15",
+     "a program reached by a tail call gets no stack of another event")
 {
 	perf_event_attr attr = faults(PERF_SAMPLE_CALLCHAIN), of_kernel = attr;
 
@@ -448,7 +452,8 @@ TEST("events.shared_sample.callee", "C15", "a program that is called gets no sta
 	}
 }
 
-TEST("events.shared_sample.bare", "C2", "a hit with no program leaves nothing in another's sample")
+TEST("events.shared_sample.bare", "C2",
+     "a hit without a program leaves no data in the sample of another event on the same fault")
 {
 	check_shared_sample("no program", nullptr);
 }
@@ -465,24 +470,24 @@ static const struct Variant {
 	void (*set)(perf_event_attr &attr);
 	uint64_t overflows;
 } variants[] = {
-	{ "pinned", "a pinned breakpoint is decided on as any other",
-	  [](auto &attr) { attr.pinned = 1; }, HITS },
-	{ "exclusive", "an exclusive breakpoint is decided on as any other",
+	{ "pinned", "runs on every hit of a pinned breakpoint", [](auto &attr) { attr.pinned = 1; },
+	  HITS },
+	{ "exclusive", "runs on every hit of an exclusive breakpoint",
 	  [](auto &attr) { attr.exclusive = 1; }, HITS },
-	{ "precise", "a breakpoint with precise_ip is decided on as any other",
+	{ "precise", "runs on every hit of a breakpoint with precise_ip",
 	  [](auto &attr) { attr.precise_ip = 3; }, HITS },
-	{ "exclude_idle", "a breakpoint with exclude_idle is decided on as any other",
+	{ "exclude_idle", "runs on every hit of a breakpoint with exclude_idle",
 	  [](auto &attr) { attr.exclude_idle = 1; }, HITS },
-	{ "period_1", "with period 1 every hit is decided on",
+	{ "period_1", "runs on every hit with a sample_period of 1",
 	  [](auto &attr) { attr.sample_period = 1; }, HITS },
-	{ "period_4", "with period N every Nth hit is decided on",
+	{ "period_4", "runs on every fourth hit with a sample_period of 4",
 	  [](auto &attr) { attr.sample_period = 4; }, HITS / 4 },
-	{ "period_7", "hits that are no multiple of the period wait",
+	{ "period_7", "runs on every seventh hit with a sample_period of 7",
 	  [](auto &attr) { attr.sample_period = 7; }, HITS / 7 },
-	{ "period_large", "with a period above all hits none is decided on",
+	{ "period_large", "does not run with a sample_period above the number of hits",
 	  [](auto &attr) { attr.sample_period = HITS + 1; }, 0 },
 	/* The kernel then splits the period, so that samples have a weight of one hit each. */
-	{ "period_sampled", "with PERF_SAMPLE_PERIOD every hit is decided on, whatever the period",
+	{ "period_sampled", "runs on every hit with PERF_SAMPLE_PERIOD, whatever the sample_period",
 	  [](auto &attr) {
 		  attr.sample_period = 4;
 		  attr.sample_type |= PERF_SAMPLE_PERIOD;
@@ -508,11 +513,13 @@ static const bool added_variants = [] {
 		};
 		std::string name = std::string("events.") + v.name;
 
-		add_test({ name + ".rejected", "C1", v.says, [=] { check(rejects); } });
-		add_test({ name + ".accepted", "C2", v.says, [=] {
-				  check(no_program);
-				  check({ true, 1 });
-			  } });
+		add_test({ name + ".rejected", "C1", std::string("a rejecting program ") + v.says,
+			   [=] { check(rejects); } });
+		add_test({ name + ".accepted", "C2", std::string("an accepting program ") + v.says,
+			   [=] {
+				   check(no_program);
+				   check({ true, 1 });
+			   } });
 	}
 	return true;
 }();
@@ -534,10 +541,12 @@ static void check_frequency(bool accept)
 	EXPECT_EQ(got.signals, accept ? got.runs : 0, "signals, against runs of the program");
 }
 
-TEST_OF("events.freq.rejected", "C1", "with a frequency the overflows that there are get rejected",
+TEST_OF("events.freq.rejected", "C1",
+	"with attr.freq, a rejected overflow of a breakpoint has no side effect",
 	check_frequency(false))
 
-TEST_OF("events.freq.accepted", "C2", "with a frequency the overflows that there are get accepted",
+TEST_OF("events.freq.accepted", "C2",
+	"with attr.freq, every accepted overflow of a breakpoint is delivered",
 	check_frequency(true))
 
 namespace {
@@ -548,7 +557,8 @@ volatile union Watched {
 } // namespace
 
 /* The four debug registers of x86. The second and the fourth reject. */
-TEST("events.four", "C1", "all debug registers at once, each decides for itself")
+TEST("events.four", "C1",
+     "with all four debug registers in use, each program decides on its own breakpoint")
 {
 	const struct {
 		perf_event_attr attr;
@@ -626,7 +636,8 @@ static void check_same_address(const perf_event_attr &attr, void (*access)(uint6
 	}
 }
 
-TEST_OF("events.same_address.x", "C1", "two events on one call, two programs, two verdicts",
+TEST_OF("events.same_address.x", "C1",
+	"two breakpoints on one function each follow their own program",
 	check_same_address(breakpoint(hit), hit))
 
 /* QEMU's TCG reports one alone of the watchpoints that an access hits. */
@@ -640,7 +651,7 @@ static bool reports_both_watchpoints(const perf_event_attr &attr)
 	return one.count() == 1 && two.count() == 1;
 }
 
-TEST("events.same_address.w8", "C1", "two events on one word, two programs, two verdicts")
+TEST("events.same_address.w8", "C1", "two watchpoints on one word each follow their own program")
 {
 	perf_event_attr attr = breakpoint(Access::WRITE, &watched.word[0], sizeof(watched.word[0]));
 
@@ -694,16 +705,21 @@ static void check_kernel_mode(bool exclude_kernel, bool accept)
 	}
 }
 
-TEST_OF("events.kernel.rejected", "C1", "hits in kernel mode are rejected like those in user mode",
+TEST_OF("events.kernel.rejected", "C1",
+	"rejected hits in kernel mode have no side effect, like those in user mode",
 	check_kernel_mode(false, false))
 
-TEST_OF("events.kernel.accepted", "C2", "hits in kernel mode deliver like those in user mode",
+TEST_OF("events.kernel.accepted", "C2",
+	"accepted hits in kernel mode are delivered like those in user mode",
 	check_kernel_mode(false, true))
 
 TEST_OF("events.kernel.excluded.rejected", "C1",
-	"with exclude_kernel the program runs in user mode", check_kernel_mode(true, false))
+	"with exclude_kernel, the program rejects hits in user mode and does not run in kernel "
+	"mode",
+	check_kernel_mode(true, false))
 
-TEST_OF("events.kernel.excluded.accepted", "C2", "with exclude_kernel hits in user mode deliver",
+TEST_OF("events.kernel.excluded.accepted", "C2",
+	"with exclude_kernel, accepted hits are delivered in user mode only",
 	check_kernel_mode(true, true))
 
 /* A leader and a sibling: both reject, the one or the other accepts, both do. */
@@ -740,10 +756,12 @@ static void check_group(perf_event_attr first, bool leader_hits)
 	}
 }
 
-TEST_OF("events.group.breakpoints", "C1", "leader and sibling of a group decide each for itself",
+TEST_OF("events.group.breakpoints", "C1",
+	"the programs of a group's leader and sibling each decide on their own hits",
 	check_group(breakpoint(hit), true))
 
-TEST("events.group.software", "C1", "a breakpoint in a group led by a clock decides for itself")
+TEST("events.group.software", "C1",
+     "the program of a breakpoint decides on its hits in a group led by a task clock")
 {
 	perf_event_attr clock = counter(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_TASK_CLOCK);
 
@@ -785,17 +803,20 @@ static void check_joining(bool disabled)
 	EXPECT_EQ(runs, disabled ? TRIES * HITS : 0, "runs of the program");
 }
 
-TEST_OF("events.group.added", "C6", "a breakpoint opened in a running group loses no hit",
+TEST_OF("events.group.added", "C6",
+	"a breakpoint that is opened in a running group counts from its first hit",
 	check_joining(false))
 
-TEST_OF("events.group.enabled", "C6", "a breakpoint enabled in a running group loses no hit",
+TEST_OF("events.group.enabled", "C6",
+	"a breakpoint that is enabled in a running group counts from its first hit",
 	check_joining(true))
 
 /*
  * The deliberate exception: an overflow costs time whatever its program says, so the kernel stops
  * a timer that overflows too often, and says so in the ring. It is the one thing to be seen there.
  */
-TEST("events.throttle", "C4", "a clock that is too fast is throttled though all is rejected")
+TEST("events.throttle", "C4",
+     "a clock that overflows too often is throttled although every overflow is rejected")
 {
 	constexpr long ENOUGH_MILLISECONDS = 5000;
 	perf_event_attr attr = counter(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_TASK_CLOCK);
@@ -865,13 +886,14 @@ static void check_throttle_stops(bool accept)
 	EXPECT_EQ(wrong, 0, "looks at a throttled clock that found it running");
 }
 
-TEST("events.throttle_stops", "C4", "a clock that is throttled stops though all is rejected")
+TEST("events.throttle_stops", "C4",
+     "a throttled clock does not run its program, which rejects every overflow")
 {
 	check_throttle_stops(false);
 }
 
 TEST("events.throttle_stops.accepted", "C4",
-     "a clock that is throttled stops though all is accepted")
+     "a throttled clock does not run its program, which accepts every overflow")
 {
 	check_throttle_stops(true);
 }

@@ -49,7 +49,8 @@ static int other_cpu()
  * the hardware one, a sibling before its leader. The task is busy on another CPU, so that each
  * step is an interrupt there.
  */
-TEST("hardware.group.moved", "C8", "a hardware event takes a running software group with it")
+TEST("hardware.group.moved", "C8",
+     "a running software group keeps counting when a hardware event joins and moves it")
 {
 	constexpr int TRIES = 5;
 	struct Turns {
@@ -97,9 +98,9 @@ static const struct Way {
 	{ "nmi", "an NMI", NMI, 0 },
 	{ "irq", "a hard interrupt", IRQ, 0 },
 	{ "task", "task context with interrupts off", TASK, 0 },
-	{ "nmi_copy", "an NMI with a copy of user mode's registers", NMI, COPY },
-	{ "irq_copy", "a hard interrupt with a copy of user mode's registers", IRQ, COPY },
-	{ "task_copy", "task context with a copy of user mode's registers", TASK, COPY },
+	{ "nmi_copy", "an NMI with a copy of the user-mode registers", NMI, COPY },
+	{ "irq_copy", "a hard interrupt with a copy of the user-mode registers", IRQ, COPY },
+	{ "task_copy", "task context with a copy of the user-mode registers", TASK, COPY },
 };
 
 static perf_event_attr hardware(const Way &way)
@@ -233,16 +234,17 @@ static void check_inherited(const Way &way, bool accept)
 
 static const bool added = [] {
 	static const struct {
-		const char *name, *rejected, *accepted;
+		const char *name, *event, *rejected, *accepted;
 		void (*check)(const Way &way, bool accept);
 	} checks[] = {
-		{ "", "is silent", "delivers", check_effects },
-		{ ".limit", "takes nothing from the limit", "takes one from the limit",
+		{ "", "", "has no side effect", "is delivered", check_effects },
+		{ ".limit", "", "takes nothing from the limit", "takes one from the limit",
 		  check_limit },
-		{ ".sigtrap", "raises no SIGTRAP", "raises SIGTRAP", check_sigtrap },
-		{ ".group", "is silent beside a sibling that delivers",
-		  "delivers beside a sibling that is silent", check_group },
-		{ ".inherited", "of a child is silent", "of a child delivers", check_inherited },
+		{ ".sigtrap", "", "raises no SIGTRAP", "raises SIGTRAP", check_sigtrap },
+		{ ".group", " of a group leader", "has no side effect, unlike its sibling's",
+		  "is delivered, unlike its sibling's", check_group },
+		{ ".inherited", " of an inherited event", "has no side effect", "is delivered",
+		  check_inherited },
 	};
 
 	for (const Way &way : ways)
@@ -252,7 +254,7 @@ static const bool added = [] {
 						   (accept ? ".accepted" : ".rejected"),
 					   accept ? "C2" : "C1",
 					   std::string(accept ? "an accepted" : "a rejected") +
-						   " overflow in " + way.says + " " +
+						   " overflow" + c.event + " in " + way.says + " " +
 						   (accept ? c.accepted : c.rejected),
 					   [=, &way] { c.check(way, accept); } });
 	return true;
@@ -305,9 +307,9 @@ static const bool added_throttle = [] {
 			add_test({ std::string("hardware.") + way.name + ".throttle" +
 					   (frequency ? ".frequency" : ""),
 				   "C4",
-				   std::string("overflows in ") + way.says +
-					   (frequency ? " with attr.freq" : "") +
-					   " that are too many stop the counter though all are rejected",
+				   std::string(frequency ? "with attr.freq, too many overflows in "
+							 : "too many overflows in ") +
+					   way.says + " stop the counter although all are rejected",
 				   [=, &way] { check_throttle(way, frequency); } });
 	return true;
 }();
@@ -363,11 +365,11 @@ static void check_frequency(bool accept)
 }
 
 TEST_OF("hardware.frequency.rejected", "C1",
-	"with attr.freq rejected overflows are silent, and make the period longer",
+	"with attr.freq, rejected overflows have no side effect but lengthen the period",
 	check_frequency(false))
 
 TEST_OF("hardware.frequency.accepted", "C2",
-	"with attr.freq accepted overflows deliver, and make the period longer",
+	"with attr.freq, accepted overflows are delivered and lengthen the period",
 	check_frequency(true))
 
 /*
@@ -407,19 +409,21 @@ static void check_batch(bool accept, bool each_interrupts)
 }
 
 TEST_OF("hardware.batch.rejected", "C1",
-	"of records that a driver collects, the last that a program rejects is not written",
+	"of the records that a PMU driver batches, a program can reject the last one of each batch",
 	check_batch(false, false))
 
 TEST_OF("hardware.batch.accepted", "C2",
-	"records that a driver collects are written past a program that accepts",
+	"all records that a PMU driver batches are written if the program accepts",
 	check_batch(true, false))
 
 TEST_OF("hardware.batch.wakeup_events.rejected", "C1",
-	"with attr.wakeup_events of 1 no record is collected, and each can be rejected",
+	"with attr.wakeup_events of 1 a PMU driver does not batch, and every record can be "
+	"rejected",
 	check_batch(false, true))
 
 TEST_OF("hardware.batch.wakeup_events.accepted", "C2",
-	"with attr.wakeup_events of 1 no record is collected, and each delivers",
+	"with attr.wakeup_events of 1 a PMU driver does not batch, and every accepted record is "
+	"delivered",
 	check_batch(true, true))
 
 /* As check_callchain() of programs.cc, with a callchain that the driver has before the program runs. */
@@ -446,28 +450,28 @@ static void check_callchain(Program program, perf_event_attr other_attr)
 }
 
 TEST("hardware.callchain.frame", "C2",
-     "bpf_get_stack() of one frame does not shorten the callchain that a driver has taken")
+     "bpf_get_stack() of one frame does not shorten a callchain taken by the PMU driver")
 {
 	check_callchain(Program::GETS_FRAME, software(PERF_COUNT_SW_DUMMY));
 }
 
 TEST("hardware.callchain.output", "C2",
-     "a callchain that a driver has taken survives a program that writes a sample of another event")
+     "a callchain taken by the PMU driver survives a program that writes a sample of another event")
 {
 	check_callchain(Program::OUTPUTS_SAMPLE,
 			with_kernel_callchain(software(PERF_COUNT_SW_BPF_OUTPUT)));
 }
 
 TEST("hardware.callchain.event", "C2",
-     "a callchain that a driver has taken survives another event that overflows while the program "
-     "runs")
+     "a callchain taken by the PMU driver survives an overflow of another event while the "
+     "program runs")
 {
 	check_callchain(Program::PRINTS, with_kernel_callchain(traced_prints()));
 }
 
 TEST("hardware.callchain.unseen", "C2",
-     "a callchain that a driver has taken survives another event though the program does not look "
-     "at the stack")
+     "a callchain taken by the PMU driver survives another event's overflow in a program that "
+     "does not read the stack")
 {
 	check_callchain(Program::PRINTS_ALONE, with_kernel_callchain(traced_prints()));
 }
@@ -511,15 +515,16 @@ static void check_deferred_callchain(bool accept)
 }
 
 TEST_OF("hardware.deferred_callchain.rejected", "C1",
-	"a rejected overflow whose driver took the callchain leaves no deferred one",
+	"a rejected overflow leaves no deferred callchain if the PMU driver took a callchain",
 	check_deferred_callchain(false))
 
 TEST_OF("hardware.deferred_callchain.accepted", "C2",
-	"an accepted overflow whose driver took the callchain has it",
+	"an accepted overflow has its callchain, in the sample or deferred, if the PMU driver "
+	"took one",
 	check_deferred_callchain(true))
 
 /* The driver has left the sample as it found the stack, but for what a sample has to have. */
-TEST("hardware.no_address", "C15", "a program sees no stray address of a counter")
+TEST("hardware.no_address", "C15", "ctx->addr is 0 for a PMU event whose driver reports no address")
 {
 	for (Program which : { Program::LOOKS, Program::GETS_STACK })
 		for (Context context : contexts_to_try()) {
@@ -536,7 +541,8 @@ TEST("hardware.no_address", "C15", "a program sees no stray address of a counter
 }
 
 /* All in one interrupt: it is the answer to the overflow that stops the counter. */
-TEST("hardware.nmi.limit.at_once", "C2", "of more hits than its limit a counter counts no more")
+TEST("hardware.nmi.limit.at_once", "C2",
+     "a PMU event that overflows several times in one NMI stops exactly at its limit")
 {
 	Hits hits(NMI);
 	Filter filter;
@@ -554,7 +560,7 @@ TEST("hardware.nmi.limit.at_once", "C2", "of more hits than its limit a counter 
 }
 
 /* It interrupts all the same, as a counter does that is shorter than its count. */
-TEST("hardware.counting", "C3", "on a counter that does not sample a program never runs")
+TEST("hardware.counting", "C3", "the program of a PMU event without a sample period never runs")
 {
 	for (Context context : contexts_to_try()) {
 		Hits hits(context);
@@ -578,7 +584,8 @@ TEST("hardware.counting", "C3", "on a counter that does not sample a program nev
 }
 
 /* The kernel lets them have the counters in turn. Every other one rejects. */
-TEST("hardware.multiplexed", "C1", "more events than counters, each decides for itself")
+TEST("hardware.multiplexed", "C1",
+     "with more events than counters, each program decides on the overflows of its own event")
 {
 	constexpr int EVENTS = 7, ENOUGH_TRIES = 10000;
 	Hits hits(contexts_to_try()[0]);
@@ -681,10 +688,13 @@ static void check_detach(bool beside)
 	EXPECT_EQ(samples, event.count(), "samples, against hits counted");
 }
 
-TEST_OF("hardware.nmi.detach.amid", "C6", "an NMI in the middle of attach and detach delivers",
+TEST_OF("hardware.nmi.detach.amid", "C6",
+	"an accepted overflow is delivered when its NMI interrupts attach or detach",
 	check_detach(false))
 
-TEST_OF("hardware.nmi.detach.beside", "C6", "an NMI beside attach and detach delivers",
+TEST_OF("hardware.nmi.detach.beside", "C6",
+	"an accepted overflow is delivered when its NMI runs on another CPU during attach or "
+	"detach",
 	check_detach(true))
 
 /*
@@ -731,14 +741,17 @@ static void check_amid_bpf(uint64_t config)
 	EXPECT_EQ(filter.runs() + *misses, event.count(), "runs and misses");
 }
 
-TEST_OF("hardware.nmi.bpf", "C6", "an NMI in the middle of bpf() is decided on, or a miss",
+TEST_OF("hardware.nmi.bpf", "C6",
+	"an overflow in an NMI that interrupts bpf() runs the program or is counted as a miss",
 	check_amid_bpf(0))
 
 TEST_OF("hardware.nmi_copy.bpf", "C6",
-	"an NMI in the middle of bpf() is, with copied registers too", check_amid_bpf(COPY))
+	"an NMI that interrupts bpf() runs the program or is counted as a miss with copied user "
+	"registers, too",
+	check_amid_bpf(COPY))
 
 /* A task that is in bpf(2) for the most part, and bursts of hits into it. */
-TEST("hardware.nmi.bpf.throttle", "C4", "misses that are too many stop the counter")
+TEST("hardware.nmi.bpf.throttle", "C4", "too many misses in NMIs throttle the counter")
 {
 	constexpr uint64_t MANY = 10000, BURSTS = 20;
 	constexpr int SECONDS = 10;

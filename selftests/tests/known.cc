@@ -61,7 +61,8 @@ static void must_go_on(const std::atomic<uint64_t> &done)
  * PERF_EVENT_IOC_MODIFY_ATTRIBUTES has ctx->mutex, and where the type of a breakpoint changes it
  * takes a mutex of the task that the breakpoint is on.
  */
-TEST("oops.modify_disable", "C15", "a task may disable its events while it modifies a breakpoint")
+TEST("oops.modify_disable", "C15",
+     "MODIFY_ATTRIBUTES and PR_TASK_PERF_EVENTS_DISABLE in one process do not deadlock")
 {
 	auto &disabled = shared_with_children<std::atomic<uint64_t>>();
 	Child child([&] {
@@ -117,7 +118,8 @@ static Fd until_exec(pid_t pid)
  * perf_event_open() puts the event on the list of its owner after it has let go of the context and
  * of exec_update_lock of the task that the event is on, which may be in exec from then on.
  */
-TEST("oops.remove_on_exec.opened", "C15", "a task in exec may be given an event to be removed")
+TEST("oops.remove_on_exec.opened", "C15",
+     "opening an event with remove_on_exec on a task in exec() is safe")
 {
 	const Bound bound(SECONDS);
 	uint64_t opened = 0;
@@ -131,7 +133,7 @@ TEST("oops.remove_on_exec.opened", "C15", "a task in exec may be given an event 
 
 /* As in oops.modify_disable, but it is exec that has the ctx->mutex. */
 TEST("oops.remove_on_exec.disabled", "C15",
-     "a task may disable its events while one of them is removed by exec")
+     "PR_TASK_PERF_EVENTS_DISABLE does not deadlock with an exec() that removes one of the events")
 {
 	until_exec(0); /* here, where it can skip the test */
 
@@ -183,7 +185,8 @@ static int breakpoints_left()
  * task that it was opened for. If the parent exits with the context of the child, the breakpoint
  * that is freed must not be the one which stands for the other in the child.
  */
-TEST("life.inherited.slots", "C15", "a child has no breakpoint more when its parent has exited")
+TEST("life.inherited.slots", "C15",
+     "after its parent exits, a child cannot open more breakpoints than the CPU has slots")
 {
 	struct Both {
 		std::atomic<bool> sleeps, exited;
@@ -234,7 +237,7 @@ TEST("life.inherited.slots", "C15", "a child has no breakpoint more when its par
  * last one is taken get it both, if nobody keeps them apart.
  */
 TEST("life.slots.together", "C15",
-     "who opens breakpoints on one task at once is given as many as there are")
+     "of two threads that open the last free breakpoint of a task at once, exactly one succeeds")
 {
 	const Bound bound(SECONDS);
 	const std::vector<int> cpus = usable_cpus();
@@ -298,7 +301,8 @@ static void on_fault(int)
  * vm_ops have no map_pages. If it goes back to user mode for a signal first, and that is the signal
  * of an event which counts page faults, it faults again and is sent the next.
  */
-TEST("denial.fault_loop", "C15", "a page fault that sends a signal does not come for ever")
+TEST("denial.fault_loop", "C15",
+     "a page fault that sends its own task a signal does not loop forever")
 {
 	const perf_event_attr faults = software(PERF_COUNT_SW_PAGE_FAULTS, 1);
 
@@ -366,7 +370,8 @@ static void run_first()
 }
 
 /* BPF_TASK_FD_QUERY looks at the program of an event, whose link may close at any instruction. */
-TEST("oops.query", "C8", "a link may close while somebody asks for the program of its event")
+TEST("oops.query", "C8",
+     "closing a link is safe while BPF_TASK_FD_QUERY looks at the program of its event")
 {
 	const Bound bound(2 * SECONDS);
 	const uint64_t address = kernel_address_of("bpf_get_perf_event_info");
@@ -413,7 +418,8 @@ TEST("oops.query", "C8", "a link may close while somebody asks for the program o
 	EXPECT_GT(links, 0, "links were closed");
 }
 
-TEST("oops.pmu_gone.info", "C8", "a link tells of itself when the PMU of its event has gone")
+TEST("oops.pmu_gone.info", "C8",
+     "a link can be queried after the PMU of its event was unregistered")
 {
 	Visitor visitor;
 	Filter filter;
@@ -438,7 +444,7 @@ TEST("oops.pmu_gone.info", "C8", "a link tells of itself when the PMU of its eve
 }
 
 TEST("oops.pmu_gone.close", "C8",
-     "a link that closes as the PMU of its event goes gives its program up once")
+     "a link that is closed while the PMU of its event is unregistered releases its program once")
 {
 	constexpr int ROUNDS = 200;
 	const std::vector<int> cpus = usable_cpus();

@@ -26,7 +26,7 @@ static uint64_t when(bool it_does, uint64_t number)
 
 /* Each @body below has a test that rejects and one that accepts. */
 struct Pair {
-	const char *name, *says;
+	const char *name, *rejected, *accepted; /* descriptions */
 	void (*body)(bool accept);
 };
 
@@ -320,35 +320,45 @@ static void pinned(bool accept)
 }
 
 static const Pair pairs[] = {
-	{ "other_process", "hits of another process go by the program", other_process },
-	{ "other_process_sigtrap", "another process traps for its accepted hits alone",
-	  other_process_sigtrap },
-	{ "threads", "threads inherit the program, and trap each for its own accepted hits",
-	  threads },
-	{ "grandchildren", "the program goes from child to child", grandchildren },
-	{ "inherit_thread", "with inherit_thread threads inherit the program, processes nothing",
+	{ "other_process", "rejected hits of a monitored process have no side effect",
+	  "accepted hits of a monitored process leave samples and signal the monitor",
+	  other_process },
+	{ "other_process_sigtrap", "rejected hits of a monitored process raise no SIGTRAP in it",
+	  "accepted hits of a monitored process raise SIGTRAP in it", other_process_sigtrap },
+	{ "threads", "rejected hits raise no SIGTRAP in threads that inherited the event",
+	  "accepted hits raise SIGTRAP in the thread that hit and inherited the event", threads },
+	{ "grandchildren", "rejected hits of grandchildren, which inherit the event, are silent",
+	  "accepted hits of grandchildren, which inherit the event, signal its owner",
+	  grandchildren },
+	{ "inherit_thread",
+	  "with inherit_thread, a rejecting program is inherited by threads but not by processes",
+	  "with inherit_thread, an accepting program is inherited by threads but not by processes",
 	  inherit_thread },
-	{ "per_cpu", "hits of all tasks on a CPU go by the program", per_cpu },
-	{ "passed_on", "an event that another process has opened and passed on keeps its program",
+	{ "per_cpu", "rejected hits of a per-CPU event have no side effect, whichever task hits",
+	  "accepted hits of a per-CPU event are delivered, whichever task hits", per_cpu },
+	{ "passed_on",
+	  "an event that was opened by another process and passed on keeps its rejecting program",
+	  "an event that was opened by another process and passed on keeps its accepting program",
 	  passed_on },
-	{ "period", "after IOC_PERIOD the program decides on just those hits that are sampled",
-	  period },
-	{ "pinned", "a pinned link keeps event and program with all descriptors closed", pinned },
+	{ "period", "after IOC_PERIOD the program rejects exactly the hits that complete a period",
+	  "after IOC_PERIOD the program accepts exactly the hits that complete a period", period },
+	{ "pinned", "a pinned link keeps its event and rejecting program without any descriptor",
+	  "a pinned link keeps its event and accepting program without any descriptor", pinned },
 };
 
 static const bool added = [] {
 	for (const Pair &p : pairs) {
 		std::string name = std::string("life.") + p.name;
 
-		add_test({ name + ".rejected", "C1", p.says, [&p] { p.body(false); } });
-		add_test({ name + ".accepted", "C2", p.says, [&p] { p.body(true); } });
+		add_test({ name + ".rejected", "C1", p.rejected, [&p] { p.body(false); } });
+		add_test({ name + ".accepted", "C2", p.accepted, [&p] { p.body(true); } });
 	}
 	return true;
 }();
 
 /* Of each period to each other one, with none, one and more hits left to go. */
 TEST("life.period.in_full", "C4",
-     "after PERF_EVENT_IOC_PERIOD with N the next overflow is that of the Nth hit")
+     "after IOC_PERIOD with period N, the next overflow is at the Nth hit")
 {
 	static const uint64_t periods[] = { 1, 2, 3, 7, 100 };
 	uint64_t early = 0, late = 0, irregular = 0;
@@ -385,7 +395,7 @@ TEST("life.period.in_full", "C4",
 }
 
 TEST("life.period.tracepoint", "C4",
-     "after PERF_EVENT_IOC_PERIOD with N a tracepoint, too, overflows next at its Nth hit")
+     "after IOC_PERIOD with period N, a tracepoint event overflows at its Nth hit")
 {
 	constexpr uint64_t PERIOD = 3;
 	perf_event_attr attr = software(id_of_tracepoint("syscalls/sys_enter_getppid"), 1);
@@ -406,7 +416,7 @@ TEST("life.period.tracepoint", "C4",
 }
 
 TEST("life.period.throttle", "C4",
-     "whatever PERF_EVENT_IOC_PERIOD did before, a lone breakpoint is never throttled")
+     "a lone breakpoint is never throttled, whatever IOC_PERIOD was called with before")
 {
 	constexpr int ROUNDS = 20, MANY = 100;
 	SlowSampling slow;
@@ -430,7 +440,7 @@ TEST("life.period.throttle", "C4",
 	EXPECT_EQ(throttled, 0, "throttle records");
 }
 
-TEST("life.close", "C6", "a closed event takes its program with it, and other events keep theirs")
+TEST("life.close", "C6", "closing an event releases its program; other events keep theirs")
 {
 	Filter filter;
 	Event other(breakpoint(hit_other));
@@ -449,7 +459,8 @@ TEST("life.close", "C6", "a closed event takes its program with it, and other ev
 	EXPECT_EQ(filter.runs(), 3 * HITS + 1, "runs of the program for the other event");
 }
 
-TEST("life.duplicate", "C6", "the program stays until the last descriptor is closed")
+TEST("life.duplicate", "C6",
+     "the program stays attached until the last descriptor of its event is closed")
 {
 	Filter filter;
 	Event event(breakpoint(hit));
@@ -464,7 +475,8 @@ TEST("life.duplicate", "C6", "the program stays until the last descriptor is clo
 	EXPECT_EQ(filter.runs(), HITS, "runs with both closed");
 }
 
-TEST("life.filter_closed", "C1", "the event holds the program that nobody else does any more")
+TEST("life.filter_closed", "C1",
+     "an attached program keeps rejecting hits after its last descriptor is closed")
 {
 	Signals signals({ SETSIG });
 	Event event(breakpoint(hit));
@@ -483,7 +495,8 @@ TEST("life.filter_closed", "C1", "the event holds the program that nobody else d
 	expect_delivered(ring, 0);
 }
 
-TEST("life.exit", "C6", "the hits of a process that has exited stay counted, its link closes")
+TEST("life.exit", "C6",
+     "after the monitored task exits, its hits stay counted and the link can be closed")
 {
 	Gate gate;
 	Filter filter;
@@ -552,13 +565,16 @@ static void check_after_fork(bool detach)
 	EXPECT_EQ(event.count(), 2 * HITS, "hits counted");
 }
 
-TEST_OF("life.attached_late", "C2", "a program that is attached after a fork is not the child's",
+TEST_OF("life.attached_late", "C2",
+	"a program that is attached after a fork does not filter hits of the child",
 	check_after_fork(false))
 
-TEST_OF("life.detached_late", "C2", "a program that is detached after a fork stays the child's",
+TEST_OF("life.detached_late", "C2",
+	"a program that is detached after a fork still filters hits of the child",
 	check_after_fork(true))
 
-TEST("life.no_inherit", "C3", "threads and children have no hits without attr.inherit")
+TEST("life.no_inherit", "C3",
+     "without attr.inherit, hits of threads and child processes are not counted")
 {
 	Filter filter;
 	Event event(breakpoint(hit));
@@ -609,7 +625,7 @@ static void check_exec(bool remove_on_exec)
 	expect_hits(event, filter, HITS);
 }
 
-TEST("life.exec", "C6", "an exec ends the hits, and the event with remove_on_exec")
+TEST("life.exec", "C6", "exec() ends the hits of a breakpoint and, with remove_on_exec, the event")
 {
 	check_exec(false);
 	check_exec(true);
@@ -848,22 +864,27 @@ static const struct {
 	const char *name, *says;
 	void (*body)(Leaving &program);
 } gone[] = {
-	{ "event", "a program goes with its event", gone_with_the_event },
-	{ "link", "a program goes with the last descriptor of its link", gone_with_the_link },
-	{ "event_and_link", "a program goes with its link, the event closed", gone_with_both },
-	{ "exit", "a program goes with the process that has its event", gone_with_exit },
-	{ "exit_link", "a program goes with the process that has its link",
+	{ "event", "a program is freed when its event is closed", gone_with_the_event },
+	{ "link", "a program is freed when the last descriptor of its link is closed",
+	  gone_with_the_link },
+	{ "event_and_link", "a program is freed when its link is closed after its event",
+	  gone_with_both },
+	{ "exit", "a program is freed when the process that holds its event exits",
+	  gone_with_exit },
+	{ "exit_link", "a program is freed when the process that holds its link exits",
 	  gone_with_exit_of_a_link },
-	{ "kill", "a program goes with the process that is killed", gone_with_a_kill },
-	{ "exec", "a program goes with the exec that closes its event", gone_with_exec },
-	{ "children", "a program that children inherited goes with its event", gone_with_children },
-	{ "failed_forks", "a program that failed forks inherited goes with its event",
+	{ "kill", "a program is freed when the process that holds its event is killed",
+	  gone_with_a_kill },
+	{ "exec", "a program is freed when exec() closes its event", gone_with_exec },
+	{ "children", "a program that children have inherited is freed when its event is closed",
+	  gone_with_children },
+	{ "failed_forks", "a program that failed forks have inherited is freed with its event",
 	  gone_after_failed_forks },
-	{ "before_children", "a program goes with its event from children that live on",
+	{ "before_children", "closing an event frees its program although children still run",
 	  gone_before_children },
-	{ "after_child", "a program goes with the last child that inherited it",
+	{ "after_child", "a program is freed when the last child that inherited it exits",
 	  gone_after_a_child },
-	{ "refused", "a program goes whose attachment was refused", gone_when_refused },
+	{ "refused", "a program whose attachment failed with EEXIST is freed", gone_when_refused },
 };
 
 static const bool added_gone = [] {

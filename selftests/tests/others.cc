@@ -183,10 +183,10 @@ static const bool added = [] {
 		std::string name = std::string("others.") + t.name, what = t.name;
 
 		add_test({ name + ".rejected", "C5",
-			   "a " + what + " program filters hits and runs once a hit",
+			   "a " + what + " program that rejects filters hits and runs once per hit",
 			   [&t] { check_tracing(t, false); } });
 		add_test({ name + ".accepted", "C5",
-			   "a " + what + " program that accepts runs once a hit",
+			   "a " + what + " program that accepts runs once per hit",
 			   [&t] { check_tracing(t, true); } });
 	}
 	return true;
@@ -260,7 +260,7 @@ static void check_group_throttled(perf_event_attr attr, void (*hits)(uint64_t ti
 }
 
 TEST_OF("events.group.throttled", "C10",
-	"a breakpoint that was throttled with its group comes back",
+	"a breakpoint that was throttled with its group counts again afterwards",
 	check_group_throttled(breakpoint(hit), hit_times))
 
 static const bool added_stopped = [] {
@@ -268,17 +268,20 @@ static const bool added_stopped = [] {
 		std::string name = std::string("others.") + t.name, what = t.name;
 
 		add_test({ name + ".limit_revives", "C10",
-			   "a " + what + " event at its limit comes back on REFRESH",
+			   "REFRESH re-enables a " + what + " event that has used up its limit",
 			   [&t] { check_limit_revives(t); } });
 		add_test({ name + ".throttled", "C10",
-			   "a " + what + " event that was throttled with its group comes back",
+			   "a " + what +
+				   " event that was throttled with its group counts again "
+				   "afterwards",
 			   [&t] { check_group_throttled(t.attr(), t.hits); } });
 	}
 	return true;
 }();
 
 /* A raw tracepoint has no event of its own; beside it is one on the same tracepoint. */
-TEST("others.raw_tracepoint", "C5", "a raw tracepoint program runs once a hit beside an event")
+TEST("others.raw_tracepoint", "C5",
+     "a raw tracepoint program and the program of a tracepoint event each run once per hit")
 {
 	Filter filter(Program::ON_TRACEPOINT), raw(Program::ON_RAW_TRACEPOINT);
 	Event event(tracepoint());
@@ -300,7 +303,8 @@ TEST("others.raw_tracepoint", "C5", "a raw tracepoint program runs once a hit be
 	EXPECT_EQ(ring.samples(), 0, "samples");
 }
 
-TEST("others.uprobe_on_breakpoint", "C5", "a uprobe and a breakpoint on one call each decide")
+TEST("others.uprobe_on_breakpoint", "C5",
+     "a uprobe and a breakpoint on one function each follow their own program")
 {
 	for (bool breakpoint_accepts : { false, true }) {
 		Filter on_uprobe(Program::ON_KPROBE), on_breakpoint;
@@ -340,7 +344,8 @@ void branch_2();
 }
 
 /* The kernel does what it does itself, and whoever steps over it has to know. */
-TEST("others.uprobe_on_branch", "C13", "where a uprobe's branch with a breakpoint leads is hit")
+TEST("others.uprobe_on_branch", "C13",
+     "a breakpoint at the target of a branch that a uprobe emulates is hit")
 {
 	if (!HITS_BEHIND_EMULATED)
 		unavailable("the kernel does not hit behind what it emulates, see Known issues");
@@ -356,7 +361,8 @@ TEST("others.uprobe_on_branch", "C13", "where a uprobe's branch with a breakpoin
 	EXPECT_EQ(to.count(), HITS, "hits of the breakpoint where it leads");
 }
 
-TEST("others.wrong_type", "C5", "tracing events take no program for overflows, nor each other's")
+TEST("others.wrong_type", "C5",
+     "attaching a program of another type to a tracing event fails with EINVAL")
 {
 	const struct {
 		perf_event_attr (*attr)();
@@ -376,7 +382,8 @@ TEST("others.wrong_type", "C5", "tracing events take no program for overflows, n
 	}
 }
 
-TEST("others.tracepoint_child_exit", "C5", "an exiting child takes no program from its parent")
+TEST("others.tracepoint_child_exit", "C5",
+     "an exiting child does not detach its parent's tracepoint program")
 {
 	/*
 	 * One child might not tell: when parent and child follow each other on a CPU the kernel may
@@ -409,7 +416,8 @@ static int query(const Event &event, __u32 &id)
 }
 
 /* In what the program on the breakpoint calls, to read its event. */
-TEST("others.kprobe.nested", "C5", "a kprobe program does not run in the middle of another one")
+TEST("others.kprobe.nested", "C5",
+     "a kprobe program does not run inside another BPF program, and its hit is filtered out")
 {
 	const perf_event_attr in_program = kprobe_on("perf_event_read_local");
 
@@ -436,7 +444,8 @@ TEST("others.kprobe.nested", "C5", "a kprobe program does not run in the middle 
 }
 
 /* The task may hold the lock of the very map that the program works on. */
-TEST("others.kprobe.in_bpf", "C5", "a kprobe program does not run in the middle of its task's bpf()")
+TEST("others.kprobe.in_bpf", "C5",
+     "a kprobe program does not run while its task is in bpf(), and its hit is filtered out")
 {
 	Filter tracing(Program::ON_KPROBE);
 	Event probe(kprobe_on("htab_map_update_elem"));
@@ -459,7 +468,8 @@ TEST("others.kprobe.in_bpf", "C5", "a kprobe program does not run in the middle 
 	EXPECT_EQ(probe.count(), HITS, "hits of the kprobe, which the miss filters out");
 }
 
-TEST("others.query", "C5", "a query tells the program of a tracepoint, and of no overflow")
+TEST("others.query", "C5",
+     "BPF_TASK_FD_QUERY returns the program of a tracepoint event, and EOPNOTSUPP for a breakpoint")
 {
 	Filter tracing(Program::ON_TRACEPOINT), filter;
 	Event on_trace(tracepoint()), on_hit(breakpoint(hit));
@@ -474,7 +484,7 @@ TEST("others.query", "C5", "a query tells the program of a tracepoint, and of no
 	EXPECT_EQ(query(on_hit, id), EOPNOTSUPP, "error of a breakpoint");
 }
 
-TEST("others.tracepoint_gone", "C8", "a tracepoint's program goes with its event, or its link")
+TEST("others.tracepoint_gone", "C8", "a tracepoint program is freed with its event or its link")
 {
 	for (bool by_link : { false, true }) {
 		__u32 id = 0;
@@ -494,7 +504,7 @@ TEST("others.tracepoint_gone", "C8", "a tracepoint's program goes with its event
 }
 
 TEST("others.tracepoint_detach", "C5",
-     "a tracepoint's program goes with its link, and no hit is lost on the way")
+     "closing the link detaches a tracepoint program, and no concurrent hit is lost")
 {
 	constexpr uint64_t BATCHES = 200;
 	uint64_t lost = 0;
@@ -604,7 +614,8 @@ static std::vector<uint64_t> steps(bool attached, uint64_t *runs)
 	return stops;
 }
 
-TEST("others.singlestep", "C12", "single steps go over a filtered breakpoint as over a bare one")
+TEST("others.singlestep", "C12",
+     "single steps pass a filtered breakpoint exactly as an unfiltered one")
 {
 	uint64_t no_runs, runs;
 	std::vector<uint64_t> bare = steps(false, &no_runs), filtered = steps(true, &runs);
@@ -651,11 +662,12 @@ static const struct Ptraced {
 	const volatile void *addr;
 	unsigned long dr7;
 } ptraced[] = {
-	{ "ptrace", "ptrace's breakpoint stops its tracee beside a filtered one", hit_both,
-	  reinterpret_cast<const void *>(hit_other), DR7_EXECUTE },
-	{ "ptrace_same", "ptrace's breakpoint stops its tracee where a filtered one is too",
+	{ "ptrace", "a ptrace breakpoint stops its tracee, which also hits a filtered breakpoint",
+	  hit_both, reinterpret_cast<const void *>(hit_other), DR7_EXECUTE },
+	{ "ptrace_same", "a ptrace breakpoint stops its tracee at the address of a filtered one",
 	  hit_both, reinterpret_cast<const void *>(hit), DR7_EXECUTE },
-	{ "ptrace_watch", "ptrace's watchpoint stops its tracee beside a filtered breakpoint",
+	{ "ptrace_watch",
+	  "a ptrace watchpoint stops its tracee, which also hits a filtered breakpoint",
 	  hit_and_write, &watched, DR7_WRITE_8 },
 };
 
@@ -738,8 +750,9 @@ static const bool added_debuggers = [] {
 	 * addresses, so it need not read debug information.
 	 */
 	add_test({ "others.gdb", "C12",
-		   "gdb's watchpoint sees every change beside a filtered breakpoint", check_gdb,
-		   120 });
+		   "a gdb watchpoint sees every change in a task that also hits a filtered "
+		   "breakpoint",
+		   check_gdb, 120 });
 	for (const Ptraced &p : ptraced)
 		add_test({ std::string("others.") + p.name, "C12", p.says,
 			   [&p] { check_ptraced(p); } });

@@ -31,7 +31,8 @@ static uint64_t address_of(void (*function)(uint64_t))
 	return reinterpret_cast<uintptr_t>(function);
 }
 
-TEST("programs.context.x", "C1", "the context of a call has its registers, address and period")
+TEST("programs.context.x", "C1",
+     "the program of a breakpoint sees registers, address and period in its context")
 {
 	Filter filter(Program::LOOKS);
 	Event event(breakpoint(hit));
@@ -50,7 +51,8 @@ TEST("programs.context.x", "C1", "the context of a call has its registers, addre
 	}
 }
 
-TEST("programs.context.w8", "C1", "the context of a write has its address and period")
+TEST("programs.context.w8", "C1",
+     "the program of a watchpoint sees the address and the period in its context")
 {
 	Filter filter(Program::LOOKS);
 	Event event(watchpoint());
@@ -67,7 +69,8 @@ TEST("programs.context.w8", "C1", "the context of a write has its address and pe
 	}
 }
 
-TEST("programs.context.period", "C1", "sample_period is the number of hits for one run")
+TEST("programs.context.period", "C1",
+     "with sample_period N the program runs on every Nth hit and sees N as ctx->sample_period")
 {
 	constexpr uint64_t PERIOD = 4;
 	perf_event_attr attr = breakpoint(hit);
@@ -86,7 +89,8 @@ TEST("programs.context.period", "C1", "sample_period is the number of hits for o
 	EXPECT_EQ(filter.look().period, PERIOD, "sample_period");
 }
 
-TEST("programs.value", "C1", "a watchpoint delivers the writes of the wanted value alone")
+TEST("programs.value", "C1",
+     "a program that reads the written value delivers only writes of the wanted value")
 {
 	constexpr uint64_t WANTED = 3, KINDS = 4;
 	Filter filter;
@@ -113,7 +117,8 @@ TEST("programs.value", "C1", "a watchpoint delivers the writes of the wanted val
 	EXPECT_EQ(wrong, 0, "writes with a signal too many or too few");
 }
 
-TEST("programs.value.read", "C1", "a program may read the word whose reads it watches")
+TEST("programs.value.read", "C1",
+     "a program may read the word that its own read-write watchpoint covers")
 {
 	perf_event_attr attr = breakpoint(Access::READ_WRITE, &watched, sizeof(watched));
 	Filter filter;
@@ -133,21 +138,21 @@ TEST("programs.value.read", "C1", "a program may read the word whose reads it wa
 	EXPECT_EQ(ring.samples(), STOPS_BEFORE_ACCESS ? HITS - 1 : HITS, "samples");
 }
 
-/* Whatever else they do, each has the last word on the hit. */
+/* Programs that do something else as well. What they return still decides on the hit. */
 static const struct {
 	const char *name, *what;
 	Program id;
 	uint64_t sample_type; /* beside IP and ADDR */
 	uint64_t usr1; /* SIGUSR1 for HITS hits */
 } programs[] = {
-	{ "looks", "reads its event", Program::LOOKS, 0, 0 },
+	{ "looks", "reads the count of its event", Program::LOOKS, 0, 0 },
 	{ "cookie", "reads its cookie", Program::READS_COOKIE, 0, 0 },
-	{ "stack", "walks the stack", Program::GETS_STACK, 0, 0 },
-	{ "stack_callchain", "uses the sample's callchain", Program::GETS_STACK,
-	  PERF_SAMPLE_CALLCHAIN, 0 },
-	{ "ringbuf", "writes to a ring of its own", Program::FILLS_RINGBUF, 0, 0 },
-	{ "tail_call", "calls another one", Program::TAIL_CALLS, 0, 0 },
-	{ "signal", "sends a signal itself", Program::SENDS_SIGNAL, 0, HITS },
+	{ "stack", "calls bpf_get_stack()", Program::GETS_STACK, 0, 0 },
+	{ "stack_callchain", "calls bpf_get_stack() on an event with callchains",
+	  Program::GETS_STACK, PERF_SAMPLE_CALLCHAIN, 0 },
+	{ "ringbuf", "writes to a BPF ring buffer", Program::FILLS_RINGBUF, 0, 0 },
+	{ "tail_call", "makes a tail call", Program::TAIL_CALLS, 0, 0 },
+	{ "signal", "sends a signal", Program::SENDS_SIGNAL, 0, HITS },
 };
 
 static void check_verdict(decltype(*programs) &program, bool accept)
@@ -181,9 +186,9 @@ static const bool added = [] {
 	for (auto &p : programs) {
 		std::string name = std::string("programs.does_") + p.name, what = p.what;
 
-		add_test({ name + ".rejected", "C1", "a program that " + what + " rejects its hit",
+		add_test({ name + ".rejected", "C1", "a program that " + what + " can reject a hit",
 			   [&p] { check_verdict(p, false); } });
-		add_test({ name + ".accepted", "C2", "a program that " + what + " accepts its hit",
+		add_test({ name + ".accepted", "C2", "a program that " + what + " can accept a hit",
 			   [&p] { check_verdict(p, true); } });
 	}
 	return true;
@@ -204,7 +209,8 @@ static perf_event_attr with_callchain(uint32_t precise)
  * alone; for a breakpoint it starts from the registers, which it may not if that is to be precise.
  * Each of the two tests below learns from what the other one states which kernel this is.
  */
-TEST("programs.stack", "C1", "the stack of a rejected hit begins where it hit")
+TEST("programs.stack", "C1",
+     "the stack that bpf_get_stack() returns for a rejected hit begins at the instruction that hit")
 {
 	Event precise(with_callchain(1));
 	bool takes_callchain = precise.attach(Filter(Program::GETS_STACK)) != EPROTO;
@@ -270,7 +276,7 @@ TEST("programs.callchain.frame", "C2",
 }
 
 TEST("programs.callchain.output", "C2",
-     "an accepted hit has its own callchain if the program writes a sample of another event")
+     "an accepted hit keeps its own callchain when the program writes a sample of another event")
 {
 	check_callchain(Program::OUTPUTS_SAMPLE,
 			with_kernel_callchain(software(PERF_COUNT_SW_BPF_OUTPUT)),
@@ -278,14 +284,14 @@ TEST("programs.callchain.output", "C2",
 }
 
 TEST("programs.callchain.event", "C2",
-     "an accepted hit has its own callchain if another event overflows while the program runs")
+     "an accepted hit keeps its own callchain when another event overflows while the program runs")
 {
 	check_callchain(Program::PRINTS, with_kernel_callchain(traced_prints()),
 			[](auto &look) { return look.err > 0; });
 }
 
 TEST("programs.callchain.task_stack", "C2",
-     "an accepted hit has its own callchain if the program calls bpf_get_task_stack()")
+     "an accepted hit keeps its own callchain when the program calls bpf_get_task_stack()")
 {
 	check_callchain(Program::GETS_TASK_STACK, software(PERF_COUNT_SW_DUMMY),
 			[](auto &look) { return look.err > 0; });
@@ -313,7 +319,7 @@ static void expect_sample(const Filter &filter, const perf_event_attr &attr)
 		  "parts of the sample that are filled in, as bits of PERF_SAMPLE_*");
 }
 
-TEST("programs.sample.read", "C1", "a program that reads kernel memory finds the sample there")
+TEST("programs.sample.read", "C1", "a program that reads kernel memory sees the sample")
 {
 	const perf_event_attr attr = with_sample();
 	Filter filter(Program::READS_SAMPLE);
@@ -324,7 +330,7 @@ TEST("programs.sample.read", "C1", "a program that reads kernel memory finds the
 	expect_sample(filter, attr);
 }
 
-TEST("programs.sample.tail_call", "C1", "so does one that another one calls")
+TEST("programs.sample.tail_call", "C1", "a program reached by a tail call sees the sample")
 {
 	const perf_event_attr attr = with_sample();
 	Filter caller(Program::TAIL_CALLS), filter(Program::READS_SAMPLE);
@@ -337,7 +343,7 @@ TEST("programs.sample.tail_call", "C1", "so does one that another one calls")
 }
 
 TEST("programs.sample.replace", "C1",
-     "so does one that takes the place of a function of another, or traces it")
+     "a program that replaces or traces a function of another program sees the sample")
 {
 	const perf_event_attr attr = with_sample();
 
@@ -374,7 +380,7 @@ static int kernel_btf_id_of(const char *function)
 }
 
 /* By hand: an object with a kfunc in it is not loaded where there is no BTF, whatever of it is used. */
-TEST("programs.sample.kfunc", "C1", "so does one that is given the kernel's own context")
+TEST("programs.sample.kfunc", "C1", "a program that calls bpf_cast_to_kern_ctx() sees the sample")
 {
 	constexpr int16_t DATA_OF_CONTEXT = 8, FLAGS_OF_DATA = 0; /* offsets, on 64 bits */
 	const perf_event_attr attr = with_sample();
@@ -408,7 +414,8 @@ TEST("programs.sample.kfunc", "C1", "so does one that is given the kernel's own 
 		  "parts of the sample that are filled in, as bits of PERF_SAMPLE_*");
 }
 
-TEST("programs.ringbuf", "C1", "rejected hits leave in the program's ring what it put there")
+TEST("programs.ringbuf", "C1",
+     "what a program writes to its BPF ring buffer for rejected hits stays there")
 {
 	Filter filter(Program::FILLS_RINGBUF);
 	Event event(breakpoint(hit));
@@ -424,7 +431,7 @@ TEST("programs.ringbuf", "C1", "rejected hits leave in the program's ring what i
 		EXPECT_EQ(values[i], i * i, "value");
 }
 
-TEST("programs.tail_call", "C1", "the verdict of a tail call's target is the verdict")
+TEST("programs.tail_call", "C1", "the return value of a tail call's target decides on the hit")
 {
 	constexpr uint64_t WANTED = 7;
 	Filter filter(Program::TAIL_CALLS);
@@ -461,17 +468,20 @@ static void check_returns(Program program)
 	}
 }
 
-TEST("programs.returns", "C2", "all that is not 0 accepts, however large or negative")
+TEST("programs.returns", "C2",
+     "any non-zero return value accepts the hit, however large or negative")
 {
 	check_returns(Program::ON_OVERFLOW);
 }
 
-TEST("programs.returns.stack", "C2", "so does what a program returns that walks the stack")
+TEST("programs.returns.stack", "C2",
+     "any non-zero return value of a program that calls bpf_get_stack() accepts the hit")
 {
 	check_returns(Program::GETS_STACK);
 }
 
-TEST("programs.changes_its_mind", "C1", "each hit goes by the verdict of its own run")
+TEST("programs.changes_its_mind", "C1",
+     "each hit is accepted or rejected by its own run of the program")
 {
 	Filter filter;
 	Signals signals({ SETSIG });
@@ -490,7 +500,7 @@ TEST("programs.changes_its_mind", "C1", "each hit goes by the verdict of its own
 	EXPECT_EQ(wrong, 0, "calls with a signal too many or too few");
 }
 
-TEST("programs.counting", "C3", "on an event that never overflows a program never runs")
+TEST("programs.counting", "C3", "the program of a breakpoint without a sample period never runs")
 {
 	perf_event_attr attr = breakpoint(hit);
 	Filter filter;
@@ -506,7 +516,8 @@ TEST("programs.counting", "C3", "on an event that never overflows a program neve
 	EXPECT_EQ(filter.runs(), 0, "runs of the program");
 }
 
-TEST("programs.cookie", "C7", "one program tells events apart by the cookies of their links")
+TEST("programs.cookie", "C7",
+     "a program on several events tells them apart by the cookies of their links")
 {
 	constexpr uint64_t COOKIE = 0x1122334455667788, OTHER = ~COOKIE;
 	Filter filter(Program::READS_COOKIE);
@@ -524,7 +535,8 @@ TEST("programs.cookie", "C7", "one program tells events apart by the cookies of 
 	}
 }
 
-TEST("programs.cookie.replaced", "C7", "a new attachment has its own cookie, or none")
+TEST("programs.cookie.replaced", "C7",
+     "a new link has its own cookie, and an attachment by ioctl has none")
 {
 	Filter filter(Program::READS_COOKIE);
 	Event event(breakpoint(hit));
@@ -558,7 +570,8 @@ static double seconds_to_attach(const Filter &filter, const Event &event, uint64
 }
 
 /* By turns and by their medians, so that a busy machine does the same to both. */
-TEST("programs.cookie.no_wait", "C7", "nobody has to wait for the cookie of an attachment to go")
+TEST("programs.cookie.no_wait", "C7",
+     "attaching with a new cookie does not wait for users of the previous one")
 {
 	constexpr int TIMES = 101, MORE = 5;
 	Filter filter(Program::READS_COOKIE);
@@ -578,7 +591,9 @@ TEST("programs.cookie.no_wait", "C7", "nobody has to wait for the cookie of an a
 }
 
 /* precise_ip promises an exact instruction pointer, and the stack has to come from there too. */
-TEST("programs.precise_ip", "C8", "get_stack on a precise event wants the whole callchain")
+TEST("programs.precise_ip", "C8",
+     "on a precise event, a program with bpf_get_stack() attaches only if samples have a full "
+     "callchain")
 {
 	Filter looks(Program::GETS_STACK);
 	Event not_precise(with_callchain(0));
@@ -621,7 +636,7 @@ TEST("programs.precise_ip", "C8", "get_stack on a precise event wants the whole 
 	}
 }
 
-TEST("programs.shared", "C1", "one program on many events runs for each of them")
+TEST("programs.shared", "C1", "a program that is attached to several events runs for each of them")
 {
 	constexpr int EVENTS = 3; /* of the four debug registers */
 	Filter filter;

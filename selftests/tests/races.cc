@@ -99,7 +99,7 @@ template <typename Batch> static void race_detach(const Event &event, int there,
 	EXPECT_EQ(event.count(), hits, "hits counted");
 }
 
-TEST("races.detach.samples", "C6", "a hit that races a detach leaves its sample")
+TEST("races.detach.samples", "C6", "a hit that races with a detach leaves its sample")
 {
 	const int there = two_cpus().there;
 	perf_event_attr attr = breakpoint(hit);
@@ -135,7 +135,7 @@ static uint64_t signals_missed(int sig, uint64_t times)
 	return wrong;
 }
 
-TEST("races.detach.signals", "C6", "a hit that races a detach sends its signal, once")
+TEST("races.detach.signals", "C6", "a hit that races with a detach sends its signal exactly once")
 {
 	const int there = two_cpus().there;
 	Signals signals({ SETSIG });
@@ -146,7 +146,7 @@ TEST("races.detach.signals", "C6", "a hit that races a detach sends its signal, 
 	race_detach(event, there, [&](uint64_t times) { return signals_missed(SETSIG, times); });
 }
 
-TEST("races.detach.sigtrap", "C6", "a hit that races a detach raises SIGTRAP, once")
+TEST("races.detach.sigtrap", "C6", "a hit that races with a detach raises SIGTRAP exactly once")
 {
 	const int there = two_cpus().there;
 	Signals signals({ SIGTRAP });
@@ -160,7 +160,8 @@ TEST("races.detach.sigtrap", "C6", "a hit that races a detach raises SIGTRAP, on
  * Who opens an event on a task has its others taken off the CPU for a moment, by an interrupt that
  * goes before the irq_work of a hit. A slow program makes it likely that both wait for the hit.
  */
-TEST("races.opened.sigtrap", "C6", "a hit at the limit, beside another event that is opened, traps")
+TEST("races.opened.sigtrap", "C6",
+     "a hit that uses up the limit raises SIGTRAP while another event is opened on the task")
 {
 	constexpr uint64_t RACES = 20'000;
 	constexpr int SECONDS = 4, BLOCKS = 4;
@@ -261,7 +262,8 @@ private:
 /* In the first of them code of the test may be faulted in as well. */
 constexpr int DISABLED_ROUNDS = 20;
 
-TEST("races.disabled.sigtrap", "C6", "an accepted hit whose event is disabled meanwhile raises SIGTRAP")
+TEST("races.disabled.sigtrap", "C6",
+     "an accepted hit raises SIGTRAP even if its event is disabled while the program runs")
 {
 	Signals signals({ SIGTRAP });
 	Faults faults(two_cpus().there, true);
@@ -277,7 +279,8 @@ TEST("races.disabled.sigtrap", "C6", "an accepted hit whose event is disabled me
 	}
 }
 
-TEST("races.disabled.limit", "C10", "an event that is disabled as it uses up its limit comes back")
+TEST("races.disabled.limit", "C10",
+     "an event that is disabled while a hit uses up its limit can be re-enabled by REFRESH")
 {
 	constexpr int MORE = 3;
 	Faults faults(two_cpus().there);
@@ -355,14 +358,15 @@ static void check_turned_on_beside(bool by_refresh)
 }
 
 TEST_OF("races.refresh", "C10",
-	"a REFRESH that another CPU makes as a hit uses up the limit is in force",
+	"a REFRESH on another CPU that races with the hit that uses up the limit takes effect",
 	check_turned_on_beside(true))
 
 TEST_OF("races.enable", "C10",
-	"an ENABLE that another CPU makes as a hit uses up the limit is in force",
+	"an ENABLE on another CPU that races with the hit that uses up the limit takes effect",
 	check_turned_on_beside(false))
 
-TEST("races.exit", "C6", "a hit beside children that exit sends its signal, once")
+TEST("races.exit", "C6",
+     "a hit sends its signal exactly once while children that inherited the event exit")
 {
 	constexpr uint64_t RACES = 400'000;
 	constexpr int SECONDS = 8, ENOUGH_MILLISECONDS = 200;
@@ -401,7 +405,9 @@ TEST("races.exit", "C6", "a hit beside children that exit sends its signal, once
 	EXPECT_GT(ended.load(), 0, "children that have exited");
 }
 
-TEST("races.attach", "C8", "of two that attach at once one has the event, until it detaches")
+TEST("races.attach", "C8",
+     "of two concurrent attachments one succeeds, and the other fails with EEXIST until the "
+     "first detaches")
 {
 	constexpr uint64_t ROUNDS = 100'000;
 	constexpr int SECONDS = 8;
@@ -440,7 +446,8 @@ TEST("races.attach", "C8", "of two that attach at once one has the event, until 
  * The lookup copies the value with bpf_prog_active raised, and with the kernel preemptible: the
  * larger the value, the surer is a task that preempts it to find it there.
  */
-TEST("races.bpf_syscall", "C6", "a user-mode hit runs its program, whoever else is in bpf()")
+TEST("races.bpf_syscall", "C6",
+     "a hit in user mode runs its program although another task is in bpf() on that CPU")
 {
 	constexpr uint64_t RACES = 400'000, BATCH = 100;
 	constexpr size_t VALUE = 1 << 16;
@@ -497,7 +504,7 @@ static uint64_t misses(const Filter &filter)
 	return *misses;
 }
 
-TEST("misses.nested", "C6", "hits of a program's own reads are counted as its misses")
+TEST("misses.nested", "C6", "hits caused by the program's own reads are counted as its misses")
 {
 	static volatile uint64_t watched;
 	/* One byte alone, so that a read is one hit however the kernel copies. */
@@ -575,7 +582,7 @@ private:
 
 volatile uint64_t Missing::watched;
 
-TEST("misses.signal", "C6", "a miss sends its signal where it always has (before 6.10)")
+TEST("misses.signal", "C6", "a miss sends its signal where the stock kernel does (before 6.10)")
 {
 	Signals signals({ SETSIG });
 	Missing missing;
@@ -586,7 +593,7 @@ TEST("misses.signal", "C6", "a miss sends its signal where it always has (before
 	EXPECT_EQ(Signals::count(SETSIG), Missing::delivered(HITS), "signals");
 }
 
-TEST("misses.sigtrap", "C6", "a miss raises SIGTRAP where it always has (before 6.10)")
+TEST("misses.sigtrap", "C6", "a miss raises SIGTRAP where the stock kernel does (before 6.10)")
 {
 	Signals signals({ SIGTRAP });
 	Missing missing([](perf_event_attr &attr) { attr = with_sigtrap(attr); });
@@ -597,7 +604,8 @@ TEST("misses.sigtrap", "C6", "a miss raises SIGTRAP where it always has (before 
 }
 
 /* On a stock kernel the rejected hit takes as much, so that a miss has the last of an even limit. */
-TEST("misses.limit", "C6", "a miss uses up a limit where it always has (before 6.10)")
+TEST("misses.limit", "C6",
+     "a miss takes one from the limit where the stock kernel does (before 6.10)")
 {
 	constexpr int EVEN = 4;
 	Signals signals({ SETSIG });
@@ -616,7 +624,7 @@ TEST("misses.limit", "C6", "a miss uses up a limit where it always has (before 6
 }
 
 /* On each CPU: what a miss left behind there, another test's too, would show. */
-TEST("misses.none", "C6", "hits whose program runs are no misses, whatever it says")
+TEST("misses.none", "C6", "hits whose program runs are not counted as misses, whatever it returns")
 {
 	for (int cpu : usable_cpus()) {
 		run_on(cpu);
@@ -669,7 +677,7 @@ TEST("cookie.inherited.thread", "C7", "a thread inherits the cookie with the pro
 	check_inherited_cookie([] { std::thread([] { hit_times(HITS); }).join(); });
 }
 
-TEST("cookie.inherited.grandchild", "C7", "a child of a child inherits the cookie too")
+TEST("cookie.inherited.grandchild", "C7", "a grandchild inherits the cookie with the program")
 {
 	check_inherited_cookie([] {
 		Child child([] {
@@ -746,7 +754,8 @@ static void check_cookies()
 
 /* 19 s, and the loading of six programs, which takes a KCSAN kernel more than 1 s each. */
 static const bool added_cookie =
-	add_test({ "races.cookie", "C7", "a program sees the cookie of its own attachment alone",
+	add_test({ "races.cookie", "C7",
+		   "a program sees only the cookie of its own attachment while others replace it",
 		   check_cookies, 120 });
 
 /*
@@ -831,8 +840,9 @@ static void race_fork(Forker forker)
 	note("%lu detaches", detached);
 }
 
-TEST_OF("oops.detach_fork.task", "C8", "a link may close while the task of its event forks",
+TEST_OF("oops.detach_fork.task", "C8", "closing a link is safe while the task of its event forks",
 	race_fork(Forker::TASK))
 
-TEST_OF("oops.detach_fork.child", "C8", "a link may close while a child forks that inherited",
+TEST_OF("oops.detach_fork.child", "C8",
+	"closing a link is safe while a child that inherited the event forks",
 	race_fork(Forker::CHILD))

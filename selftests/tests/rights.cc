@@ -65,44 +65,44 @@ static const struct Right {
 	bool opens; /* Debian's level 3 is about this */
 } rights[] = {
 	{ "open",
-	  "everybody may open a breakpoint of its own",
+	  "any user may open a breakpoint on its own task",
 	  [](auto &) { return open_it(breakpoint(hit), 0, -1); },
 	  NEVER,
 	  {},
 	  true },
 	{ "open_kernel_hits",
-	  "hits in kernel mode take perf_event_paranoid below 2, or CAP_PERFMON",
+	  "an event on hits in kernel mode requires perf_event_paranoid below 2 or CAP_PERFMON",
 	  [](auto &) { return open_it(of_kernel_hits(), 0, -1); },
 	  2,
 	  { PERFMON, ADMIN },
 	  true },
 	{ "open_kernel_address",
-	  "a breakpoint in the kernel takes CAP_SYS_ADMIN",
+	  "a breakpoint at a kernel address requires CAP_SYS_ADMIN",
 	  /* Not of a task: arm64 has none. */
 	  [](auto &) { return open_it(in_kernel(), -1, usable_cpus().front()); },
 	  ALWAYS,
 	  { ADMIN },
 	  true },
 	{ "open_cpu",
-	  "a breakpoint on a CPU takes perf_event_paranoid below 1, or CAP_PERFMON",
+	  "a breakpoint on a CPU requires perf_event_paranoid below 1 or CAP_PERFMON",
 	  [](auto &) { return open_it(breakpoint(hit), -1, usable_cpus().front()); },
 	  1,
 	  { PERFMON, ADMIN },
 	  true },
 	{ "open_same_user",
-	  "a breakpoint on a task of the same user takes nothing more",
+	  "a breakpoint on another task of the same user requires no capability",
 	  [](auto &scene) { return open_it(breakpoint(hit), scene.nobodys, -1); },
 	  NEVER,
 	  {},
 	  true },
 	{ "open_other_user",
-	  "a breakpoint on a task of another user takes CAP_PERFMON",
+	  "a breakpoint on a task of another user requires CAP_PERFMON",
 	  [](auto &scene) { return open_it(breakpoint(hit), scene.roots, -1); },
 	  ALWAYS,
 	  { PERFMON, ADMIN },
 	  true },
 	{ "open_other_user_sigtrap",
-	  "one that traps a task of another user takes CAP_KILL too",
+	  "a breakpoint with attr.sigtrap on a task of another user also requires CAP_KILL",
 	  [](auto &scene) {
 		  if (!has_sigtrap())
 			  unavailable("the kernel has no attr.sigtrap (it came with 5.13)");
@@ -112,19 +112,19 @@ static const struct Right {
 	  { PERFMON | KILL, ADMIN | KILL },
 	  true },
 	{ "load",
-	  "loading a program takes CAP_BPF and CAP_PERFMON",
+	  "loading a program requires CAP_BPF and CAP_PERFMON",
 	  [](auto &) { return try_least(0).valid() ? 0 : errno; },
 	  ALWAYS,
 	  { PERFMON | BPF, ADMIN },
 	  false },
 	{ "attach",
-	  "attaching takes the two descriptors and nothing else",
+	  "attaching a program by ioctl requires only the two descriptors",
 	  [](auto &scene) { return scene.event.attach(scene.filter); },
 	  NEVER,
 	  {},
 	  false },
 	{ "link",
-	  "a link takes the two descriptors and nothing else",
+	  "attaching a program by link requires only the two descriptors",
 	  [](auto &scene) {
 		  if (!scene.filter.can_link())
 			  unavailable("the kernel has no BPF links for perf events");
@@ -249,7 +249,8 @@ static constexpr Verdict verdicts[] = {
 	{ false, 0 }, { true, 0 }, { true, 1 }, { true, UINT32_MAX }
 };
 
-TEST("rights.effects", "C15", "a filter adds no sample, no signal and no count")
+TEST("rights.effects", "C15",
+     "a filter adds no sample, signal or count to those of the event without it")
 {
 	Filter filter;
 
@@ -280,7 +281,7 @@ TEST("rights.effects", "C15", "a filter adds no sample, no signal and no count")
 	});
 }
 
-TEST("rights.signals", "C15", "the signals of a filtered event reach nobody of another user")
+TEST("rights.signals", "C15", "the signals of a filtered event reach no process of another user")
 {
 	const pid_t root = gettid();
 	Filter filter;
@@ -319,7 +320,7 @@ static bool in_user_space(uint64_t address)
 	return !(address >> 63);
 }
 
-TEST("rights.kernel_hits", "C15", "a program sees no hit that its event excludes")
+TEST("rights.kernel_hits", "C15", "a program does not run on hits that its event excludes")
 {
 	need_kernel_hits();
 
@@ -382,7 +383,8 @@ static uint64_t kernel_addresses(const Filter &filter, bool exclude_kernel)
 	return seen;
 }
 
-TEST("rights.kernel_registers", "C15", "a program sees no registers that its event excludes")
+TEST("rights.kernel_registers", "C15",
+     "a program sees no registers of a mode that its event excludes")
 {
 	Filter filter(Program::LOOKS);
 
@@ -391,7 +393,8 @@ TEST("rights.kernel_registers", "C15", "a program sees no registers that its eve
 		[&] { EXPECT_EQ(kernel_addresses(filter, true), 0, "kernel addresses seen"); });
 }
 
-TEST("rights.modify", "C15", "MODIFY_ATTRIBUTES takes the rights that opening takes")
+TEST("rights.modify", "C15",
+     "MODIFY_ATTRIBUTES requires the rights that opening the event requires")
 {
 	Filter filter;
 
@@ -464,8 +467,7 @@ static Sleep sleep_a_little()
  * what a busy CPU takes anyway.
  */
 TEST("denial.long_program", "C15",
-     "a task that hits a long program all the time can be killed, "
-     "and leaves the CPU to others")
+     "a task that keeps hitting a long program can be killed and leaves CPU time to other tasks")
 {
 	constexpr double LONG = 0.03; /* seconds of a hit, if the program can be that long */
 	static char block[FILTER_BLOCK] = { 1 };
@@ -546,7 +548,8 @@ static int told_at(uint64_t address)
 	return CAME_BACK | told >> 16;
 }
 
-TEST("rights.kernel_breakpoint", "C15", "no signal's frame tells where the kernel has breakpoints")
+TEST("rights.kernel_breakpoint", "C15",
+     "a signal frame does not reveal where the kernel has breakpoints")
 {
 	const uint64_t text = kernel_address_of("send_sigio");
 	perf_event_attr executed = breakpoint(hit), written = in_kernel();
@@ -575,7 +578,8 @@ TEST("rights.kernel_breakpoint", "C15", "no signal's frame tells where the kerne
 }
 
 /* Each hit would send a signal, and each signal hit: the limit ends it, should nothing else. */
-TEST("denial.own_signal", "C15", "a breakpoint in what sends its signal does not hit for ever")
+TEST("denial.own_signal", "C15",
+     "a breakpoint on send_sigio(), which sends the breakpoint's own signal, does not loop forever")
 {
 	constexpr uint64_t FOR_EVER = 1000;
 	perf_event_attr attr = breakpoint(hit);

@@ -125,13 +125,13 @@ template <uint32_t flags> static bool ready_in_epoll(int fd)
 }
 
 static const struct {
-	const char *name;
+	const char *name, *title;
 	bool (*ready)(int fd);
 } waiters[] = {
-	{ "poll", ready_in_poll },
-	{ "select", ready_in_select },
-	{ "epoll", ready_in_epoll<0> },
-	{ "epoll_edge", ready_in_epoll<EPOLLET> },
+	{ "poll", "poll()", ready_in_poll },
+	{ "select", "select()", ready_in_select },
+	{ "epoll", "epoll_wait()", ready_in_epoll<0> },
+	{ "epoll_edge", "epoll_wait() with EPOLLET", ready_in_epoll<EPOLLET> },
 };
 
 /* With O_ASYNC as well, since on an old kernel a rejected hit wakes the waiters only then. */
@@ -164,16 +164,17 @@ static const bool added = [] {
 
 		add_test({ name + ".rejected", "C1", "rejected hits do not count towards " + what,
 			   [&w] { check_late_wakeup(w.set); } });
-		add_test({ name + ".accepted", "C2", what + " wakes at every Nth accepted hit",
+		add_test({ name + ".accepted", "C2", what + " wakes up on every Nth accepted hit",
 			   [&w] { check_late_wakeup_accepted(w.set); } });
 	}
 	for (auto &w : waiters) {
-		std::string name = std::string("ring.") + w.name;
+		std::string name = std::string("ring.") + w.name, title = w.title;
 
-		add_test({ name + ".rejected", "C1", "nothing is ready after a rejected hit",
+		add_test({ name + ".rejected", "C1",
+			   title + " does not report an event as ready after a rejected hit",
 			   [&w] { check_waiter(w.ready, rejects); } });
 		add_test({ name + ".accepted", "C2",
-			   "an accepted hit is ready once, as with no program", [&w] {
+			   title + " reports an event as ready once after an accepted hit", [&w] {
 				   check_waiter(w.ready, no_program);
 				   check_waiter(w.ready, { true, 1 });
 			   } });
@@ -189,7 +190,7 @@ static perf_event_attr backward()
 	return attr;
 }
 
-TEST("ring.overwrite.rejected", "C1", "rejected hits push nothing out of a ring that overwrites")
+TEST("ring.overwrite.rejected", "C1", "rejected hits push no sample out of an overwriting ring")
 {
 	Filter filter;
 	Event event(backward());
@@ -209,7 +210,8 @@ TEST("ring.overwrite.rejected", "C1", "rejected hits push nothing out of a ring 
 	EXPECT_EQ(event.count(), 4 * fit + HITS, "hits counted");
 }
 
-TEST("ring.overwrite.accepted", "C2", "a ring that overwrites keeps the newest accepted hits")
+TEST("ring.overwrite.accepted", "C2",
+     "an overwriting ring keeps the samples of the newest accepted hits")
 {
 	for (bool attached : { false, true }) {
 		Filter filter;
@@ -235,7 +237,7 @@ static perf_event_attr counting_lost()
 	return attr;
 }
 
-TEST("ring.full.rejected", "C1", "rejected hits on a full ring are not lost samples")
+TEST("ring.full.rejected", "C1", "rejected hits on a full ring do not produce PERF_RECORD_LOST")
 {
 	constexpr uint64_t VALUE = 0, LOST = 1;
 	Filter filter;
@@ -258,7 +260,7 @@ TEST("ring.full.rejected", "C1", "rejected hits on a full ring are not lost samp
 	EXPECT_EQ(event.read_words()[VALUE], fit + HITS + 1, "hits counted");
 }
 
-TEST("ring.full.accepted", "C2", "accepted hits on a full ring are lost, and said to be")
+TEST("ring.full.accepted", "C2", "accepted hits on a full ring are lost and reported as lost")
 {
 	constexpr uint64_t LOST = 1;
 
@@ -280,7 +282,7 @@ TEST("ring.full.accepted", "C2", "accepted hits on a full ring are lost, and sai
 	}
 }
 
-TEST("ring.read.formats", "C3", "read(2) gives the hits and the id whatever the program says")
+TEST("ring.read.formats", "C3", "read() returns the count and the id, whatever the program returns")
 {
 	for (Verdict verdict : { no_program, rejects, Verdict{ true, 1 } }) {
 		perf_event_attr attr = breakpoint(hit);
@@ -305,7 +307,8 @@ TEST("ring.read.formats", "C3", "read(2) gives the hits and the id whatever the 
 	}
 }
 
-TEST("ring.read.group", "C3", "a read of a group has the hits of a rejecting and an accepting one")
+TEST("ring.read.group", "C3",
+     "reading a group returns the counts of a rejecting and of an accepting event")
 {
 	perf_event_attr first = breakpoint(hit), second = breakpoint(hit_other);
 	Filter rejecting, accepting;
@@ -340,7 +343,7 @@ TEST("ring.read.group", "C3", "a read of a group has the hits of a rejecting and
 	EXPECT_EQ(sibling_ring.samples(), 2 * HITS, "samples of the sibling");
 }
 
-TEST("ring.shared", "C1", "of two events on one ring only the accepting one writes to it")
+TEST("ring.shared", "C1", "of two events that share a ring, only the accepting one writes samples")
 {
 	Filter rejecting, accepting;
 	Event quiet(breakpoint(hit)), loud(breakpoint(hit_other));
@@ -399,7 +402,8 @@ TEST("ring.deferred_callchain.accepted", "C2", "an accepted hit leaves its defer
 }
 
 /* As long as what stands in it, in words: header, IP, ADDR, how many frames, and these. */
-TEST("ring.deferred_callchain.size", "C2", "a sample has no room for what its program alone saw")
+TEST("ring.deferred_callchain.size", "C2",
+     "the size of a sample does not include a callchain that only its program saw")
 {
 	Filter filter(Program::READS_SAMPLE);
 	Event event(with_deferred_callchain(breakpoint(hit)));

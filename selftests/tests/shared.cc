@@ -161,16 +161,20 @@ static perf_event_attr event_of(bool faults)
 }
 
 static const struct Shared {
-	const char *name;
+	const char *name, *title;
 	void (*churn)(Churn &churn);
 	Hits hits;
 	bool of_faults = false; /* hits of an event on page faults, not of a watchpoint */
 } shared_maps[] = {
-	{ "hash", churn_hash, write_watched },		{ "lru_hash", churn_hash, write_watched },
-	{ "lpm_trie", churn_trie, write_watched },	{ "queue", churn_queue, write_watched },
-	{ "stack", churn_queue, write_watched },	{ "ringbuf", churn_beside, write_watched },
-	{ "stack_map", churn_stacks, write_watched },	{ "build_ids", churn_stacks, fault, true },
-	{ "task_storage", churn_tasks, write_watched },
+	{ "hash", "a hash map", churn_hash, write_watched },
+	{ "lru_hash", "an LRU hash map", churn_hash, write_watched },
+	{ "lpm_trie", "an LPM trie", churn_trie, write_watched },
+	{ "queue", "a queue", churn_queue, write_watched },
+	{ "stack", "a stack", churn_queue, write_watched },
+	{ "ringbuf", "a BPF ring buffer", churn_beside, write_watched },
+	{ "stack_map", "a map of stack traces", churn_stacks, write_watched },
+	{ "build_ids", "a map of stack traces with build IDs", churn_stacks, fault, true },
+	{ "task_storage", "task storage", churn_tasks, write_watched },
 };
 
 /* The program in_NAME and the map NAME of shared.bpf.c. */
@@ -298,14 +302,10 @@ static void check_shared(const Shared &shared)
 }
 
 static const bool added = [] {
-	for (const Shared &shared : shared_maps) {
-		std::string what = shared.name;
-
-		for (char &c : what)
-			c = c == '_' ? ' ' : c;
+	for (const Shared &shared : shared_maps)
 		add_test({ std::string("races.shared_map.") + shared.name, "C6",
-			   "a hit amid bpf() on the " + what + " that its program uses runs it",
+			   std::string("a program that uses ") + shared.title +
+				   " runs on every hit although it preempts a task in bpf()",
 			   [&shared] { check_shared(shared); } });
-	}
 	return true;
 }();

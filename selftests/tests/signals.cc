@@ -132,12 +132,12 @@ static void check_owning_group(Verdict verdict)
 }
 
 static const struct {
-	const char *name;
+	const char *name, *title;
 	void (*check)(Verdict verdict);
 } owners[] = {
-	{ "thread", check_owning_thread },
-	{ "process", check_owning_process },
-	{ "group", check_owning_group },
+	{ "thread", "thread", check_owning_thread },
+	{ "process", "process", check_owning_process },
+	{ "group", "process group", check_owning_group },
 };
 
 /* A limit, and what goes on around each of the accepted hits. */
@@ -181,28 +181,32 @@ static void check_limit(uint64_t limit, uint64_t rejected)
 
 static const bool added = [] {
 	for (auto &o : owners) {
-		std::string name = std::string("signals.owner.") + o.name, to = o.name;
+		std::string name = std::string("signals.owner.") + o.name, title = o.title;
 
-		add_test({ name + ".rejected", "C1", "rejected hits signal no owning " + to,
+		add_test({ name + ".rejected", "C1",
+			   "rejected hits do not signal the owning " + title,
 			   [&o] { o.check(rejects); } });
-		add_test({ name + ".accepted", "C2", "accepted hits signal the owning " + to, [&o] {
-				  o.check(no_program);
-				  o.check({ true, 1 });
-			  } });
+		add_test({ name + ".accepted", "C2", "accepted hits signal the owning " + title,
+			   [&o] {
+				   o.check(no_program);
+				   o.check({ true, 1 });
+			   } });
 	}
 	for (auto &l : limits) {
 		std::string limit = std::to_string(l.limit), rejected = std::to_string(l.rejected);
 
 		add_test({ "signals.limit_" + limit + ".among_" + rejected,
 			   l.rejected ? "C1" : "C2",
-			   "accepted hit " + limit + " is the POLL_HUP, " + rejected +
-				   " rejected around each",
+			   "with a limit of " + limit + ", accepted hit " + limit +
+				   " sends POLL_HUP, with " + rejected +
+				   " rejected hits around each accepted one",
 			   [&l] { check_limit(l.limit, l.rejected); } });
 	}
 	return true;
 }();
 
-TEST("signals.limit.added", "C1", "REFRESH adds to what rejected hits have left of a limit")
+TEST("signals.limit.added", "C1",
+     "REFRESH adds to the limit that rejected hits have left untouched")
 {
 	constexpr uint64_t FIRST = 2, MORE = 3;
 	Filter filter;
@@ -222,7 +226,8 @@ TEST("signals.limit.added", "C1", "REFRESH adds to what rejected hits have left 
 	EXPECT_EQ(Signals::count(SETSIG, POLL_HUP), 1, "POLL_HUP");
 }
 
-TEST("signals.limit.late", "C2", "a limit is what REFRESH says, whatever was accepted before it")
+TEST("signals.limit.late", "C2",
+     "REFRESH sets the limit regardless of hits that were accepted before")
 {
 	Filter filter;
 	Event event(breakpoint(hit));
@@ -238,7 +243,7 @@ TEST("signals.limit.late", "C2", "a limit is what REFRESH says, whatever was acc
 }
 
 /* It wakes whoever polls the event of its parent, which may still have a signal to send. */
-TEST("signals.child_exit", "C1", "a child that exits sends nothing for the hits that were rejected")
+TEST("signals.child_exit", "C1", "an exiting child sends no signal for hits that were rejected")
 {
 	Filter filter;
 	Signals signals({ SETSIG });
@@ -258,7 +263,8 @@ TEST("signals.child_exit", "C1", "a child that exits sends nothing for the hits 
 	EXPECT_EQ(Signals::count(SETSIG), 0, "signals");
 }
 
-TEST("signals.siginfo", "C2", "F_SETSIG says which descriptor was hit, POLL_IN or POLL_HUP")
+TEST("signals.siginfo", "C2",
+     "the siginfo of F_SETSIG has the event's descriptor, and POLL_IN or, at the limit, POLL_HUP")
 {
 	for (bool attached : { false, true }) {
 		Filter filter;
@@ -287,7 +293,8 @@ TEST("signals.siginfo", "C2", "F_SETSIG says which descriptor was hit, POLL_IN o
 	}
 }
 
-TEST("signals.two_events", "C1", "of two events on one signal the rejecting one never shows up")
+TEST("signals.two_events", "C1",
+     "of two events with the same signal, only the accepting one sends it")
 {
 	Filter rejecting, accepting;
 	Signals signals({ SETSIG });
@@ -315,7 +322,8 @@ TEST("signals.two_events", "C1", "of two events on one signal the rejecting one 
  * waking up who reads the kernel's messages does, must not make the signal wait as well: all of
  * that time's hits would have one.
  */
-TEST("signals.behind_lazy_work", "C6", "work that may wait for a tick does not hold up the signal")
+TEST("signals.behind_lazy_work", "C6",
+     "work that waits for the next tick does not delay the signal of a hit")
 {
 	static constexpr char kmsg[] = "/dev/kmsg", line[] = "perf_bpf_filter: to be read\n";
 	constexpr uint64_t TRIES = 10;
@@ -353,7 +361,7 @@ TEST("signals.behind_lazy_work", "C6", "work that may wait for a tick does not h
  * The thread that sends the signal on PREEMPT_RT has the lowest real-time priority. Whom it is sent to
  * can go on, and hit again, before that thread has.
  */
-TEST("signals.realtime", "C6", "a task with a real-time priority has the signal of each hit")
+TEST("signals.realtime", "C6", "a real-time task receives one signal for each hit")
 {
 	const sched_param higher = { .sched_priority = 2 };
 	Filter filter;
@@ -383,7 +391,8 @@ static perf_event_attr trapping(perf_event_attr attr)
 	return attr;
 }
 
-TEST("signals.sigtrap.siginfo", "C2", "SIGTRAP says which event was hit, and where")
+TEST("signals.sigtrap.siginfo", "C2",
+     "the siginfo of SIGTRAP has the address, the type and the sig_data of the event")
 {
 	static volatile uint64_t watched;
 	const struct {
@@ -432,7 +441,8 @@ TEST("signals.sigtrap.blocked.rejected", "C1", "rejected hits leave no SIGTRAP p
 	expect_hits(event, filter, HITS);
 }
 
-TEST("signals.sigtrap.blocked.accepted", "C2", "a blocked SIGTRAP comes once, when it may")
+TEST("signals.sigtrap.blocked.accepted", "C2",
+     "accepted hits with SIGTRAP blocked raise one SIGTRAP after it is unblocked")
 {
 	for (bool attached : { false, true }) {
 		Filter filter;
@@ -455,7 +465,7 @@ TEST("signals.sigtrap.blocked.accepted", "C2", "a blocked SIGTRAP comes once, wh
 static char argument[] __attribute__((aligned(8))) = "argument";
 
 TEST("signals.sigtrap.exec.amid", "C15",
-     "no SIGTRAP of a hit in execve() reaches the new program, which would die of it")
+     "the SIGTRAP of a hit in execve() does not reach the new program, which it would terminate")
 {
 	constexpr int TIMES = 20;
 	perf_event_attr attr =
@@ -480,8 +490,7 @@ TEST("signals.sigtrap.exec.amid", "C15",
 	EXPECT_EQ(died, 0, "new programs that died");
 }
 
-TEST("signals.sigtrap.exec.blocked", "C15",
-     "a SIGTRAP of a hit that is pending at exec does not reach the new program")
+TEST("signals.sigtrap.exec.blocked", "C15", "the pending SIGTRAP of a hit does not survive exec()")
 {
 	const perf_event_attr attr = with_sigtrap(breakpoint(hit));
 
@@ -503,8 +512,7 @@ TEST("signals.sigtrap.exec.blocked", "C15",
 	EXPECT_EQ(child.wait(), 1 << 8, "status of grep for a pending SIGTRAP");
 }
 
-TEST("signals.sigtrap.exec.others", "C2",
-     "a SIGTRAP that somebody else has sent stays pending over exec")
+TEST("signals.sigtrap.exec.others", "C2", "a pending SIGTRAP from another sender survives exec()")
 {
 	Child child([&] {
 		Event event(with_sigtrap(breakpoint(hit)));
@@ -521,7 +529,8 @@ TEST("signals.sigtrap.exec.others", "C2",
 	EXPECT_EQ(child.wait(), 0, "status of grep for a pending SIGTRAP");
 }
 
-TEST("signals.sigtrap.by_register", "C1", "SIGTRAP comes for the wanted argument, in that call")
+TEST("signals.sigtrap.by_register", "C1",
+     "only calls with the wanted argument raise SIGTRAP, before they return")
 {
 	constexpr uint64_t WANTED = 3, KINDS = 4;
 	Filter filter;
@@ -541,7 +550,8 @@ TEST("signals.sigtrap.by_register", "C1", "SIGTRAP comes for the wanted argument
 	EXPECT_EQ(Signals::count(SIGTRAP), HITS / KINDS, "SIGTRAP");
 }
 
-TEST("signals.sigtrap.unhandled", "C1", "with no handler the first accepted hit kills, no other")
+TEST("signals.sigtrap.unhandled", "C1",
+     "without a handler, SIGTRAP terminates the task at the first accepted hit, not before")
 {
 	/* If the kernel lacks one of them the test is skipped here: a child could not. */
 	const Event skips(trapping(breakpoint(hit)));

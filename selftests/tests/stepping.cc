@@ -64,7 +64,7 @@ volatile struct {
 
 /* What hits: a body, what it hits, where it is then, and the two instructions behind. */
 struct Place {
-	const char *name;
+	const char *name, *title;
 	int (*run)();
 	perf_event_attr (*attr)();
 	void (*at)(), (*next)(), (*after)();
@@ -119,21 +119,22 @@ perf_event_attr at_system_call()
 void (*const store_at)() = reinterpret_cast<void (*)()>(STOPS_BEFORE_ACCESS ? address(store_1)
 									    : address(store_2));
 const Place places[] = {
-	{ "call", call, at_call, stepped_1, stepped_2, stepped_3 },
-	{ "store", store, at_word, store_at, STOPS_BEFORE_ACCESS ? store_2 : store_3,
-	  STOPS_BEFORE_ACCESS ? store_3 : nullptr },
-	{ "system_call", system_call, at_system_call, call_1, call_2, nullptr },
+	{ "call", "a breakpoint", call, at_call, stepped_1, stepped_2, stepped_3 },
+	{ "store", "a watchpoint", store, at_word, store_at,
+	  STOPS_BEFORE_ACCESS ? store_2 : store_3, STOPS_BEFORE_ACCESS ? store_3 : nullptr },
+	{ "system_call", "a breakpoint on a system call instruction", system_call, at_system_call,
+	  call_1, call_2, nullptr },
 };
 
 /* How a hit tells of itself. */
 struct Way {
-	const char *name;
+	const char *name, *title;
 	bool sigtrap, program;
 } const ways[] = {
-	{ "setsig", false, false },
-	{ "setsig.program", false, true },
-	{ "sigtrap", true, false },
-	{ "sigtrap.program", true, true },
+	{ "setsig", "F_SETSIG", false, false },
+	{ "setsig.program", "F_SETSIG and an accepting program", false, true },
+	{ "sigtrap", "SIGTRAP", true, false },
+	{ "sigtrap.program", "SIGTRAP and an accepting program", true, true },
 };
 
 /* An enabled event that sends its signal to the task itself. */
@@ -368,15 +369,19 @@ const bool added = [] {
 	for (const Place &place : places) {
 		for (const Way &way : ways) {
 			const std::string name = std::string(place.name) + "." + way.name;
+			const std::string event = std::string(place.title) + " with " + way.title;
 
 			add_test({ "stepping.continue." + name, "C13",
-				   "a tracer that continues from each hit meets them all",
+				   "a tracer that continues from hits of " + event +
+					   " sees every hit",
 				   [&] { check_continue(place, way); } });
 			add_test({ "stepping.step." + name, "C13",
-				   "a tracer steps from a hit, by one instruction at a time",
+				   "a tracer that steps from hits of " + event +
+					   " advances one instruction per step",
 				   [&] { check_step(place, way); } });
 			add_test({ "stepping.handler." + name, "C13",
-				   "who handles the signal of a hit itself gets it once",
+				   "a thread that handles hits of " + event +
+					   " receives one signal per hit",
 				   [&] { check_handler(place, way); } });
 		}
 	}
@@ -387,7 +392,7 @@ const Way &SETSIG_ALONE = ways[0], &SETSIG_PROGRAM = ways[1];
 
 } // namespace
 
-TEST("stepping.walk", "C13", "a tracer that steps all the way meets each breakpoint once")
+TEST("stepping.walk", "C13", "a tracer that single-steps all the way stops at each breakpoint once")
 {
 	Tracee tracee(call);
 	Telling hits(breakpoint(stepped_2), SETSIG_PROGRAM, tracee.pid());
@@ -404,7 +409,8 @@ TEST("stepping.walk", "C13", "a tracer that steps all the way meets each breakpo
 	EXPECT_EQ(hits.count(), HITS, "hits counted");
 }
 
-TEST("stepping.rejected_between", "C13", "steps and stops go on beside a rejected breakpoint")
+TEST("stepping.rejected_between", "C13",
+     "a tracer steps and continues across a rejected breakpoint")
 {
 	Tracee tracee(call);
 	Telling first(breakpoint(stepped_1), SETSIG_PROGRAM, tracee.pid());
@@ -429,7 +435,7 @@ TEST("stepping.rejected_between", "C13", "steps and stops go on beside a rejecte
 	EXPECT_EQ(last.count(), HITS, "hits of the last");
 }
 
-TEST("stepping.detach", "C13", "a breakpoint goes on when a tracer detaches at its hit")
+TEST("stepping.detach", "C13", "a breakpoint keeps working after a tracer detaches at its hit")
 {
 	Tracee tracee(call);
 	Telling hits(breakpoint(stepped_1), SETSIG_ALONE, tracee.pid());
@@ -446,7 +452,8 @@ TEST("stepping.detach", "C13", "a breakpoint goes on when a tracer detaches at i
 	EXPECT_EQ(next.count(), HITS, "executions of the instruction behind it");
 }
 
-TEST("stepping.untraced", "C13", "a system call with a breakpoint is no affair of a tracer")
+TEST("stepping.untraced", "C13",
+     "the kernel's step over a system call instruction does not stop a traced task")
 {
 	Tracee tracee(system_call);
 	Counting hits(at_system_call(), tracee.pid()), next(breakpoint(call_2), tracee.pid());
@@ -475,7 +482,8 @@ TEST("stepping.untraced", "C13", "a system call with a breakpoint is no affair o
 	EXPECT_EQ(exit.count(), 1, "hits of exit_group()");
 }
 
-TEST("stepping.counted", "C13", "a system call is counted at its instruction, and nothing else")
+TEST("stepping.counted", "C13",
+     "a breakpoint on a system call instruction counts each call once, and nothing else")
 {
 	Counting hits(at_system_call()), next(breakpoint(call_2));
 
@@ -530,18 +538,18 @@ static void check_system_call_stop(bool writes, __ptrace_request onwards)
 }
 
 TEST_OF("stepping.system_call_stop.writes", "C13",
-	"a tracer that writes registers in a system call hides no breakpoint behind it",
+	"writing registers at a system call stop hides no breakpoint at the next instruction",
 	check_system_call_stop(true, PTRACE_CONT))
 
 TEST_OF("stepping.system_call_stop.steps", "C13",
-	"a tracer that steps from a system call hides no breakpoint behind it",
+	"stepping from a system call stop hides no breakpoint at the next instruction",
 	check_system_call_stop(false, PTRACE_SINGLESTEP))
 
 /*
  * As the kernel does it itself for a signal that has no handler. What is executed once more sleeps
  * until the same time as before.
  */
-TEST("stepping.restarted", "C13", "a system call that is executed once more hits once more")
+TEST("stepping.restarted", "C13", "a system call that is restarted hits its breakpoint again")
 {
 	constexpr uint64_t TIMES = 5;
 	Tracee tracee([] {
@@ -588,7 +596,7 @@ static uint64_t sigreturn_call()
 }
 
 TEST("stepping.handler.sigreturn", "C13",
-     "sigreturn() is stepped over, and nothing that it returns to")
+     "a breakpoint on sigreturn() does not hide one at the instruction it returns to")
 {
 	const uint64_t at = sigreturn_call();
 	const Handler handler(SIGUSR1, count_other);
@@ -614,7 +622,8 @@ void emulated_1();
 void emulated_2();
 }
 
-TEST("stepping.emulated", "C13", "the step over an instruction that the kernel emulates ends there")
+TEST("stepping.emulated", "C13",
+     "the step over an instruction that the kernel emulates ends at the next instruction")
 {
 	if (!HITS_BEHIND_EMULATED)
 		unavailable("the kernel does not hit behind what it emulates, see Known issues");
@@ -628,7 +637,8 @@ TEST("stepping.emulated", "C13", "the step over an instruction that the kernel e
 }
 
 /* A breakpoint and a watchpoint on the one instruction, each with its signal. */
-TEST("stepping.handler.both", "C13", "one instruction hits twice, and each hit is handled once")
+TEST("stepping.handler.both", "C13",
+     "an instruction that hits a breakpoint and a watchpoint is reported once for each")
 {
 	Telling call(at_store(), SETSIG_ALONE);
 	Event word(at_word());
@@ -649,7 +659,7 @@ TEST("stepping.handler.both", "C13", "one instruction hits twice, and each hit i
 static Event *removed;
 
 TEST("stepping.handler.removes", "C13",
-     "a handler may disable its breakpoint, and no other is passed")
+     "a handler may disable its breakpoint, and a watchpoint on the same instruction is still hit")
 {
 	Telling call(at_store(), SETSIG_ALONE);
 	Event word(at_word());
@@ -678,7 +688,7 @@ TEST("stepping.handler.removes", "C13",
 static sigjmp_buf before;
 
 TEST("stepping.handler.longjmp", "C13",
-     "a handler may leave by siglongjmp, and its hit is forgotten")
+     "a handler may leave by siglongjmp(), and the next hit is reported as usual")
 {
 	Telling hits(breakpoint(stepped_2), SETSIG_ALONE);
 	Counting next(breakpoint(stepped_3));
@@ -697,7 +707,7 @@ TEST("stepping.handler.longjmp", "C13",
 
 static std::atomic<int> depth;
 
-TEST("stepping.handler.recursion", "C13", "a handler may run onto the breakpoint itself")
+TEST("stepping.handler.recursion", "C13", "a handler may hit its own breakpoint")
 {
 	Telling hits(breakpoint(stepped_1), SETSIG_ALONE);
 	Counting next(breakpoint(stepped_2));
@@ -720,7 +730,7 @@ TEST("stepping.handler.recursion", "C13", "a handler may run onto the breakpoint
 }
 
 TEST("stepping.handler.blocked", "C13",
-     "a hit in the handler whose signal is blocked waits its turn")
+     "a hit in its own handler, where its signal is blocked, is reported after the handler")
 {
 	Telling hits(breakpoint(stepped_1), SETSIG_ALONE);
 	Counting next(breakpoint(stepped_2));
@@ -737,7 +747,7 @@ TEST("stepping.handler.blocked", "C13",
 }
 
 TEST("stepping.handler.nested", "C13",
-     "a handler is interrupted by another, and its hit is told once")
+     "a hit is reported once although another signal interrupts its handler")
 {
 	Telling hits(breakpoint(stepped_1), SETSIG_ALONE);
 	Counting next(breakpoint(stepped_2));
@@ -755,7 +765,7 @@ TEST("stepping.handler.nested", "C13",
 }
 
 TEST("stepping.handler.two_frames", "C13",
-     "two signals of one hit are handled, and it is told once")
+     "a hit that sends two signals is reported once to each handler")
 {
 	Telling hits(breakpoint(stepped_1), SETSIG_ALONE);
 	Event second(breakpoint(stepped_1));
@@ -775,7 +785,8 @@ TEST("stepping.handler.two_frames", "C13",
 }
 
 /* What has hit is not executed, and no step is left of it. */
-TEST("stepping.handler.goes_elsewhere", "C13", "a handler may change where its program goes on")
+TEST("stepping.handler.goes_elsewhere", "C13",
+     "a handler may change the address at which its program continues")
 {
 	Telling hits(breakpoint(stepped_1), SETSIG_ALONE);
 	Counting skipped(breakpoint(stepped_2));
@@ -798,7 +809,8 @@ static int call_handled()
 	return handled != HITS;
 }
 
-TEST("stepping.handler.traced", "C13", "a tracer that hands the signal on is not stopped twice")
+TEST("stepping.handler.traced", "C13",
+     "a tracer that passes on the signal of a hit is not stopped by that hit again")
 {
 	Tracee tracee(call_handled);
 	Telling hits(breakpoint(stepped_1), SETSIG_ALONE, tracee.pid());
@@ -811,7 +823,8 @@ TEST("stepping.handler.traced", "C13", "a tracer that hands the signal on is not
 	EXPECT_EQ(hits.count(), HITS, "hits counted");
 }
 
-TEST("stepping.handler.traced_step", "C13", "a tracer steps through the handler, and back")
+TEST("stepping.handler.traced_step", "C13",
+     "a tracer can single-step into the handler of a hit and back out of it")
 {
 	Tracee tracee(call_handled);
 	Telling hits(breakpoint(stepped_1), SETSIG_ALONE, tracee.pid());
@@ -833,7 +846,7 @@ TEST("stepping.handler.traced_step", "C13", "a tracer steps through the handler,
 
 /* The tracer's own step is none over the breakpoint that it has led to. */
 TEST("stepping.handler.stepped_onto", "C13",
-     "a signal at a breakpoint that was not hit yet hides nothing")
+     "a signal that arrives at a breakpoint before it is hit does not hide the hit")
 {
 	Tracee tracee(call_handled);
 	Telling hits(breakpoint(stepped_1), SETSIG_ALONE, tracee.pid());
@@ -899,7 +912,8 @@ static void on_timer(int, siginfo_t *, void *)
 		timer_settime(timer, 0, &SOON, nullptr);
 }
 
-TEST("stepping.handler.all", "C13", "signals, jumps and timers at once: each hit is told once")
+TEST("stepping.handler.all", "C13",
+     "with signals, siglongjmp() and timers at once, each hit is reported once")
 {
 	Telling hits(breakpoint(stepped_1), SETSIG_ALONE);
 	Counting next(breakpoint(stepped_2)), call(at_store()), word(at_word());

@@ -320,25 +320,25 @@ const struct Way {
 	Step (*refused)(int setting) = [](int) { return NONE; };
 } ways[] = {
 	{ .name = "none",
-	  .says = "without rights, and nobody to give any, there is no filter",
+	  .says = "a debugger without rights cannot load a filter",
 	  .go = without_rights,
 	  .refused = [](int) { return GET; } },
 	{ .name = "file_capabilities",
-	  .says = "a debugger whose file has CAP_BPF and CAP_PERFMON has what it takes",
+	  .says = "a debugger whose file has CAP_BPF and CAP_PERFMON can load a filter",
 	  .go = file_capabilities,
 	  .need = give_capabilities },
 	{ .name = "broker",
-	  .says = "the descriptors of a program and its map are all that a debugger takes",
+	  .says = "a debugger without rights can use a program and a map that it receives",
 	  .go = borrow,
 	  .give = lend },
 	/* c8644cd0efe7, "bpf: refine kernel.unprivileged_bpf_disabled behaviour", came with 5.19. */
 	{ .name = "pinned",
-	  .says = "whoever may read and write a pinned program and its map can use them",
+	  .says = "a debugger that may read and write a pinned program and map can use them",
 	  .go = open_pinned,
 	  .need = pin,
 	  .refused = [](int setting) { return setting && kernel_before(5, 19) ? GET : NONE; } },
 	{ .name = "token",
-	  .says = "a token of a delegated bpffs lets a debugger load its own",
+	  .says = "a debugger with a BPF token from a delegated bpffs can load a filter",
 	  .go = load_by_token,
 	  .give = delegate,
 	  .need = need_tokens },
@@ -427,7 +427,7 @@ static const bool added_ways = [] {
 }();
 
 /* systemd mounts the machine's bpffs with mode=700, upstream's own mode is open to everybody. */
-TEST("rights.lent", "C15", "a program that was lent is gone with its lender and its borrower")
+TEST("rights.lent", "C15", "a lent program does not outlive both its lender and its borrower")
 {
 	__u32 &id = shared_with_children<__u32>();
 

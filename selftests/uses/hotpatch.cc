@@ -103,7 +103,9 @@ static void work(Worker &me, const std::atomic<bool> &done, std::latch &started)
 	me.traps = traps;
 }
 
-TEST("uses.hotpatch", "C1", "a routine is replaced under its callers; unconcerned calls go on")
+TEST("uses.hotpatch", "C1",
+     "a routine is replaced while threads call it, and calls that the change does not concern "
+     "continue")
 {
 	Uses uses("hotpatch");
 	Handler entry(SIGTRAP, on_entry), question(SIGUSR1, on_question);

@@ -138,7 +138,7 @@ static void spend_time()
 			setup_failed("read of /dev/zero", errno);
 }
 
-TEST("uses.profile", "C1", "a profile is counted in the kernel, and nobody is ever woken")
+TEST("uses.profile", "C1", "a profile is counted in the kernel and never wakes the profiler")
 {
 	Undisturbed user_space;
 	Profiler profiler(one, cpu_clock());
@@ -148,7 +148,7 @@ TEST("uses.profile", "C1", "a profile is counted in the kernel, and nobody is ev
 		spend_time();
 }
 
-TEST("uses.profile.two", "C1", "two profilers at once: neither sees or disturbs the other")
+TEST("uses.profile.two", "C1", "two concurrent profilers neither see nor disturb each other")
 {
 	Undisturbed user_space;
 	Profiler first(one, cpu_clock());
@@ -189,7 +189,7 @@ static void check_excluded(const perf_event_attr &attr)
 		  "found in the mode that is excluded");
 }
 
-TEST("uses.profile.exclude_kernel", "C1", "with exclude_kernel the program sees user mode alone")
+TEST("uses.profile.exclude_kernel", "C1", "with exclude_kernel the program sees only user mode")
 {
 	perf_event_attr attr = cpu_clock();
 
@@ -197,7 +197,7 @@ TEST("uses.profile.exclude_kernel", "C1", "with exclude_kernel the program sees 
 	check_excluded(attr);
 }
 
-TEST("uses.profile.exclude_user", "C1", "with exclude_user the program sees the kernel alone")
+TEST("uses.profile.exclude_user", "C1", "with exclude_user the program sees only kernel mode")
 {
 	perf_event_attr attr = cpu_clock();
 

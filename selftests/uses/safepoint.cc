@@ -134,7 +134,7 @@ private:
 	std::vector<std::thread> threads;
 };
 
-TEST("uses.safepoint", "C1", "all threads stop at a poll, and the collector polls unharmed")
+TEST("uses.safepoint", "C1", "all threads stop at a poll, and the collector polls without stopping")
 {
 	constexpr uint64_t ROUNDS = 10;
 	Runtime runtime;
@@ -151,7 +151,7 @@ TEST("uses.safepoint", "C1", "all threads stop at a poll, and the collector poll
 	runtime.end(ROUNDS);
 }
 
-TEST("uses.safepoint.one", "C1", "one thread stops at a poll, and all the others poll on")
+TEST("uses.safepoint.one", "C1", "one thread stops at a poll while all the others keep polling")
 {
 	constexpr uint64_t POLLS = 50;
 	Runtime runtime;

@@ -14,7 +14,7 @@
 
 #include "uses/tracee.h"
 
-TEST("uses.seek", "C1", "a debugger that seeks to one of many arrivals wakes once")
+TEST("uses.seek", "C1", "a debugger that seeks to one of many arrivals is woken once")
 {
 	Uses uses("seek");
 	Tracee tracee(uses.prog_fd(), uses.globals());
@@ -34,7 +34,8 @@ TEST("uses.seek", "C1", "a debugger that seeks to one of many arrivals wakes onc
 	EXPECT_EQ(tracee.end(), hits, "hits counted");
 }
 
-TEST("uses.seek.random", "C1", "1000 random conditions land on the arrival the oracle names")
+TEST("uses.seek.random", "C1",
+     "seeks with 1000 random conditions stop at the arrival that single-stepping predicts")
 {
 	constexpr int CONDITIONS = 1000;
 	Uses uses("seek");

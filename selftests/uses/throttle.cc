@@ -62,7 +62,7 @@ static void on_overspending(int, siginfo_t *, void *)
 	signals = signals + 1;
 }
 
-TEST("uses.throttle", "C1", "threads stop each at its first event beyond the shared budget")
+TEST("uses.throttle", "C1", "each thread stops at its first event beyond the shared budget")
 {
 	Cache cache;
 	Handler handler(SIGTRAP, on_overspending);

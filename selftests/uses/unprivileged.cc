@@ -106,7 +106,7 @@ static int debug(const sockaddr_un &service)
 }
 
 TEST("uses.unprivileged", "C1",
-     "a debugger without rights seeks with what it is lent, and wakes once")
+     "a debugger without rights seeks with a borrowed program and is woken once")
 {
 	/* If the kernel has no bpf() the test is skipped here: the broker could not. */
 	const Fd loads = load_least(0);

@@ -81,7 +81,7 @@ template <typename Body> static void watched(Uses &uses, uint64_t writes, uint64
 	EXPECT_EQ(sum.out_of_place, 0, "writes whose thread did not get what it should");
 }
 
-TEST("uses.watchpoint", "C1", "of 16 threads that write at once all trap but the owner")
+TEST("uses.watchpoint", "C1", "of 16 threads that write at once, all but the owner get SIGTRAP")
 {
 	Uses uses("watch");
 
@@ -97,7 +97,7 @@ TEST("uses.watchpoint", "C1", "of 16 threads that write at once all trap but the
 	});
 }
 
-TEST("uses.watchpoint.value", "C1", "the owner in turn traps when it writes what is forbidden")
+TEST("uses.watchpoint.value", "C1", "the owner gets SIGTRAP when it writes the forbidden value")
 {
 	constexpr uint64_t EVERY = 4, TURNS = 10;
 	constexpr uint64_t IN_A_TURN = WRITES / TURNS;
