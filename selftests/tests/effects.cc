@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* C1, C2, C3: the side effects of a hit, one by one and together. */
+/* C1, C2 and C3: the side effects of a hit, separately and together. */
 #include <fcntl.h>
 #include <poll.h>
 
@@ -16,22 +16,22 @@ static void is_rejected(const Effect &effect)
 
 	EXPECT_EQ(got.count, HITS, "hits counted");
 	EXPECT_EQ(got.runs, HITS, "runs of the program");
-	EXPECT_EQ(got.*effect.seen, 0, effect.title);
+	EXPECT_VALUE(got.*effect.seen, 0, effect.title);
 }
 
 static void is_accepted(const Effect &effect)
 {
 	Observed bare = observe(effect.setup, no_program);
 
-	EXPECT_EQ(bare.count, effect.accepted_count, "hits counted, no program");
-	EXPECT_EQ(bare.*effect.seen, effect.accepted_seen, effect.title);
+	EXPECT_EQ(bare.count, effect.accepted_count, "hits counted without a program");
+	EXPECT_VALUE(bare.*effect.seen, effect.accepted_seen, effect.title);
 
 	for (uint32_t verdict : { 1u, 2u, ~0u }) {
 		Observed got = observe(effect.setup, { true, verdict });
 
-		EXPECT_EQ(got.count, bare.count, "hits counted, against no program");
+		EXPECT_EQ(got.count, bare.count, "hits counted, as many as without a program");
 		EXPECT_EQ(got.runs, effect.accepted_count, "runs of the program");
-		EXPECT_EQ(got.*effect.seen, bare.*effect.seen, effect.title);
+		EXPECT_VALUE(got.*effect.seen, bare.*effect.seen, effect.title);
 	}
 }
 
@@ -53,14 +53,14 @@ TEST("effects.no_program", "C11",
      "without a program, a hit has all its side effects, even on a kernel without BPF")
 {
 	for (const Effect &effect : effects) {
-		/* The tests of that effect say that it is not there. */
+		/* effects.sigtrap.* are skipped then, with the reason. */
 		if (effect.setup.sigtrap && !has_sigtrap())
 			continue;
 
 		Observed got = observe(effect.setup, no_program);
 
 		EXPECT_EQ(got.count, effect.accepted_count, "hits counted");
-		EXPECT_EQ(got.*effect.seen, effect.accepted_seen, effect.title);
+		EXPECT_VALUE(got.*effect.seen, effect.accepted_seen, effect.title);
 	}
 }
 
@@ -92,7 +92,7 @@ TEST("effects.by_register", "C1", "only hits with the wanted function argument a
 	ring.drain();
 	expect_hits(event, filter, CALLS);
 	EXPECT_EQ(ring.samples(), CALLS / KINDS, "samples");
-	EXPECT_EQ(wrong, 0, "calls with a signal too many or too few");
+	EXPECT_EQ(wrong, 0, "calls with a wrong number of signals");
 }
 
 TEST("effects.limit_of_accepted", "C1",
@@ -105,12 +105,12 @@ TEST("effects.limit_of_accepted", "C1",
 	event.must_attach(filter);
 	event.must_refresh(3);
 
-	/* Rejected hits before, between and after the accepted ones, the 10th, 20th and 30th. */
+	/* Hits 10, 20 and 30 are accepted, and all others are rejected. */
 	for (uint64_t i = 1; i <= CALLS; i++) {
 		filter.returns(i % 10 == 0);
 		hit(i);
 	}
-	EXPECT_EQ(event.count(), THIRD, "the hit that used up the limit");
+	EXPECT_EQ(event.count(), THIRD, "hits counted until the limit");
 	EXPECT_EQ(filter.runs(), THIRD, "runs of the program");
 }
 
@@ -125,11 +125,11 @@ TEST("effects.limit_revives", "C10", "REFRESH re-enables a breakpoint that has u
 		event.must_refresh(LIMIT);
 		for (uint64_t i = 0; i < HITS; i++)
 			hit(i);
-		EXPECT_EQ(event.count(), round * LIMIT, "hits counted, limit after limit");
+		EXPECT_EQ(event.count(), round * LIMIT, "hits counted after each limit");
 	}
 }
 
-/* Everything that an event can do at once. */
+/* All side effects that an event can have at once. */
 static constexpr Setup everything = {
 	.ring = true,
 	.async = Async::TO_PROCESS,
@@ -144,10 +144,10 @@ TEST("effects.combined.rejected", "C1",
 
 	EXPECT_EQ(got.count, HITS, "hits counted");
 	EXPECT_EQ(got.runs, HITS, "runs of the program");
-	EXPECT_EQ(got.sigtrap, 0, "SIGTRAP");
-	EXPECT_EQ(got.sigio, 0, "SIGIO");
+	EXPECT_EQ(got.sigtrap, 0, "SIGTRAPs");
+	EXPECT_EQ(got.sigio, 0, "SIGIOs");
 	EXPECT_EQ(got.samples, 0, "samples");
-	EXPECT_EQ(got.polls, 0, "times that poll was ready");
+	EXPECT_EQ(got.polls, 0, "times that poll() was ready");
 	EXPECT_EQ(got.taken, 0, "hits taken from the limit");
 }
 
@@ -159,18 +159,18 @@ TEST("effects.combined.accepted", "C2",
 
 		EXPECT_EQ(got.count, LIMIT, "hits counted");
 		EXPECT_EQ(got.runs, verdict.attached ? LIMIT : 0, "runs of the program");
-		EXPECT_EQ(got.sigtrap, LIMIT, "SIGTRAP");
-		EXPECT_EQ(got.sigio, LIMIT, "SIGIO");
+		EXPECT_EQ(got.sigtrap, LIMIT, "SIGTRAPs");
+		EXPECT_EQ(got.sigio, LIMIT, "SIGIOs");
 		EXPECT_EQ(got.samples, LIMIT, "samples");
-		EXPECT_EQ(got.polls, LIMIT, "times that poll was ready");
+		EXPECT_EQ(got.polls, LIMIT, "times that poll() was ready");
 		EXPECT_EQ(got.taken, LIMIT, "hits taken from the limit");
 	}
 }
 
 /*
- * A process that sleeps in poll(2) on an event. With O_ASYNC an overflow wakes it even if it has
- * written no sample: the sleeper finds nothing and sleeps again, which poll's caller cannot see,
- * but its voluntary context switches can.
+ * A process that sleeps in poll(2) on an event. With O_ASYNC an overflow wakes it up even without a
+ * sample. It then finds nothing and sleeps again inside of poll(2), which shows only in its number
+ * of voluntary context switches.
  */
 class Sleeper {
 public:
@@ -186,10 +186,10 @@ public:
 		settle();
 	}
 
-	/* Waits until it sleeps for good. Returns how often it has gone to sleep so far. */
+	/* Waits until the process sleeps, and returns how often it has gone to sleep so far. */
 	uint64_t settle()
 	{
-		/* The state is set a little before the switch is counted: look twice. */
+		/* The state changes shortly before the switch is counted, so look twice. */
 		for (;;) {
 			Look first = look();
 
@@ -267,6 +267,6 @@ TEST("effects.sleeper.rejected", "C1",
 TEST("effects.sleeper.accepted", "C2",
      "a task that sleeps in poll() wakes up once for each accepted hit")
 {
-	EXPECT_EQ(wakeups_of_a_sleeper(no_program), HITS, "wakeups with no program");
+	EXPECT_EQ(wakeups_of_a_sleeper(no_program), HITS, "wakeups without a program");
 	EXPECT_EQ(wakeups_of_a_sleeper({ true, 1 }), HITS, "wakeups with a program");
 }
