@@ -110,8 +110,8 @@ def pairs(results: Entry, figures: typing.Callable[[Entry, str], typing.Dict[str
 def verified(name: str) -> Entry:
     """The entry of part "verify"."""
     results = read(name)
-    if results.get("verdict") != "pass":
-        die(f"{command_for(name)} found what is wrong; nothing of it is recorded")
+    if results.get("verdict", "fail" if results.get("complaints") else "pass") != "pass":
+        die(f"{command_for(name)} ended with complaints, so nothing is recorded; repeat it")
     one, _, other = name.partition(" ")
     rules = results["suite"].rules
     return stamp(BUILD / other / f"results-{one}.json", results["of"]) | {
