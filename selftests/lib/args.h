@@ -18,7 +18,7 @@ struct Option {
 [[noreturn]] void bad_usage(const char *what, const char *about = "");
 
 /*
- * Sets what the arguments say; -h and --help print @usage. Returns those that are no options, and
+ * Sets what the arguments say; -h and --help print @usage, --version the version. Returns those that are no options, and
  * behind the last one nullptr.
  */
 char **parse_arguments(int argc, char **argv, const char *usage,
