@@ -1,53 +1,58 @@
 # SPDX-License-Identifier: GPL-2.0
-# The front door. Each verb is a program in scripts/ that can be run alone.
+# Each command is a program in scripts/ that can be run alone and has --help.
 
 BASE ?= 6.1
 BASES = $(shell /usr/bin/python3 -B scripts/lab make bases)
-# Before what is of x86 alone.
+# Precedes a command that exists for x86 only.
 X86 = $(if $(filter-out x86 x86_64,$(ARCH)),:)
 export VERSION KSRC BUILD ACCEL
 
 help:
-	@echo 'BPF programs that suppress every side effect of a perf overflow, on long-term kernels'
+	@echo 'BPF programs that suppress every side effect of a perf breakpoint hit, for long-term kernels'
 	@echo
-	@echo 'use it'
-	@echo '  make verify        build the stock and the patched kernel, boot both, print what each does'
-	@echo '  make probe         what does the kernel that runs here suppress?'
-	@echo '  make apply         put the series on your kernel tree: make apply KSRC=/path/to/linux'
-	@echo '  make livepatch     the same as a module for the kernel that runs, or KERNEL=6.1.0-56-amd64'
-	@echo '  make livepatch-deb dist/*.deb, which builds that for each kernel to come, by dkms'
-	@echo '  make verify-live   boot that kernel; probe and suite before, with and after the live patch'
-	@echo '  make selftests     build the tests and the probe against KSRC, into build/selftests'
-	@echo 'prove it'
-	@echo '  make try           TEST="effects.*": rebuild what changed, run these on the patched kernel'
-	@echo '  make stock         boot Debian'"'"'s kernels as they are shipped, and write what works where'
-	@echo '  make matrix        verify every base, its module ABI and prices; print the contract by base'
-	@echo '  make check         the tests of the project: scripts, series, and verify'
-	@echo '  make mutants       break one rule after the other; the tests named for it must fail'
+	@echo '  make verify        build the stock and the patched kernel, boot both in QEMU, compare them'
+	@echo '  make check         run all tests of the project, make verify among them'
+	@echo '  make try           run tests on the patched kernel: make try TEST="effects.*"'
+	@echo '  make apply         apply the series to your kernel tree: make apply KSRC=/path/to/linux'
+	@echo '  make probe         show which side effects the running kernel suppresses'
+	@echo '  make livepatch     build the series as a module for the running kernel (experimental)'
+	@echo '  make livepatch-deb write a Debian package that builds that module for each kernel'
+	@echo '  make help-all      all other commands'
+	@echo
+	@echo '  BASE=6.1           the kernel line: $(BASES)'
+	@echo '  KSRC=/path         your kernel tree instead of the one that is fetched; only apply writes to it'
+	@echo '  ARCH=arm64         for the commands that boot kernels; the default is x86'
+
+help-all: help
+	@echo '  VERSION=6.1.190-1  a point release other than the newest'
+	@echo '  KERNEL=NAME        for livepatch, verify-live and stock: a kernel of Debian, as uname -r prints it'
+	@echo '  KEY= CERT=         for livepatch: sign the module'
+	@echo '  IMAGE=/path        for fuzz: a kernel other than the one that make verify built'
+	@echo '  ACCEL=tcg          or kvm, auto: the accelerator of QEMU (auto: KVM if a guest boots with it)'
+	@echo '  BUILD=/path        the build folder'
+	@echo
+	@echo 'test'
+	@echo '  make selftests     build the suite and the probe into build/selftests'
+	@echo '  make verify-live   boot a Debian kernel; compare it before, with and after the live patch'
+	@echo '  make stock         boot the kernels that Debian ships, and record what works in each'
+	@echo '  make matrix        verify each base, its module ABI and its prices; print the results by rule'
+	@echo '  make mutants       break one rule at a time; the tests named for it must fail'
 	@echo '  make prefixes      build and boot with the first patch, the first two, and so on'
-	@echo '  make debug         kernels that look for memory errors, wrong locking and data races'
-	@echo '  make stress        hits under all that may happen beside them, for MINUTES=2: what differs?'
-	@echo '  make fuzz          CALLS=n bad calls on filtered events; nothing may break or stay behind'
-	@echo '  make soak          boot N=100 times, with other CPUs and preemption: the same verdicts'
-	@echo '  make faults        let a guest try to hurt its host, or to forge its verdict'
-	@echo '  make peers         run the tests that others wrote on both kernels'
-	@echo 'ship it'
-	@echo '  make series-check  check the series as an integrator would, on every point release'
-	@echo '  make kabi          does a module of the stock kernel load on the patched one?'
-	@echo '  make dist          dist/linux-BASE.mbox for git am, selftests included, and a cover letter;'
-	@echo '                     of 7.3 also what goes to whom upstream, in dist/upstream'
-	@echo '  make labs          dist/labs for other schedulers of tests: LAVA, kselftest, autopkgtest, KCIDB'
-	@echo 'measure it'
-	@echo '  make bench         what a hit costs, against every other way to stop at it, of what is built'
-	@echo
-	@echo '  BASE=6.1           the kernel that the series is for: $(BASES)'
-	@echo '  VERSION=6.1.190-1  another point release than the newest'
-	@echo '  KERNEL=NAME        as uname -r has it, for livepatch and stock; KEY= and CERT= sign the module'
-	@echo '  IMAGE=/path        another kernel than that of the series, for fuzz'
-	@echo '  KSRC=/path         your own tree instead (apply writes to it; what builds a kernel copies it)'
-	@echo '  ARCH=arm64         another architecture than x86, for what boots kernels and is not of x86 alone'
-	@echo '  ACCEL=tcg          or kvm, auto: what QEMU runs on (auto: KVM if a guest boots on it)'
-	@echo '  make fetch prints where the source of the kernel is; make clean removes build/'
+	@echo '  make debug         run the suite under KASAN, lockdep, KCSAN, PREEMPT_RT and others'
+	@echo '  make stress        count hits for MINUTES=2 while events change, tasks fork, CPUs go offline'
+	@echo '  make fuzz          make CALLS=n bad calls on filtered events; nothing may break or leak'
+	@echo '  make soak          boot N=100 times with different CPUs and preemption; compare the results'
+	@echo '  make faults        guests that try to harm the host or forge a result'
+	@echo '  make peers         run perf test, the kernel selftests, gdb and bpftrace on both kernels'
+	@echo '  make bench         count the instructions of a hit, and of other ways to stop at one'
+	@echo 'publish'
+	@echo '  make series-check  check a series as an integrator would, on every point release'
+	@echo '  make kabi          compare symbol CRCs and struct layouts of stock and patched kernel'
+	@echo '  make dist          write dist/linux-BASE.mbox for git am, and a cover letter; for 7.3 also dist/upstream'
+	@echo '  make labs          write dist/labs: jobs for LAVA, kselftest, autopkgtest and KCIDB'
+	@echo '  make results       record what was measured in patches/results.json, and write all pages from it'
+	@echo '  make fetch         fetch the source of a kernel, and print its path'
+	@echo '  make version       print the version;  make clean removes build/'
 
 verify:
 	@scripts/verify $(BASE)
@@ -112,7 +117,7 @@ fuzz:
 	@scripts/fuzz $(BASE) $(CALLS)
 
 apply:
-	@[ -n "$(KSRC)" ] || { echo 'make apply: say which tree: make apply KSRC=/path/to/linux' >&2; exit 2; }
+	@[ -n "$(KSRC)" ] || { echo 'make apply: KSRC is not set; run make apply KSRC=/path/to/linux' >&2; exit 2; }
 	@scripts/apply patches/linux-$(BASE) "$(KSRC)"
 
 livepatch:
@@ -123,6 +128,12 @@ livepatch-deb:
 
 verify-live:
 	@scripts/livepatch/verify $(KERNEL)
+
+results:
+	@scripts/results
+
+version:
+	@scripts/version
 
 fetch:
 	@scripts/fetch $(BASE) $(VERSION)
@@ -140,5 +151,5 @@ probe:
 clean:
 	rm -rf $(or $(BUILD),build)
 
-.PHONY: help verify stock try matrix labs check series-check prefixes dist mutants kabi peers bench soak faults debug \
-	stress fuzz apply livepatch livepatch-deb verify-live fetch selftests probe clean
+.PHONY: help help-all verify stock try matrix labs check series-check prefixes dist mutants kabi peers bench soak faults debug \
+	stress fuzz apply livepatch livepatch-deb verify-live fetch selftests probe results version clean

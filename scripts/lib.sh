@@ -34,6 +34,15 @@ usage() {
 [[ $TOP$BUILD != *[\$\`\"\'\\\;\&\|\<\>\(\)[:cntrl:]]* ]] ||
 	die "$TOP or $BUILD: a path with quotes, backslashes, parentheses or any of \$ \` ; & | < > cannot go to make; move it, or set BUILD=/path"
 
+# --help of every verb is the comment at its top.
+case "${1:-}" in
+-h | --help)
+	sed -n '3,/^[^#]/s/^# \{0,1\}//p' "$0"
+	exit
+	;;
+--version) exec "$TOP/scripts/version" ;;
+esac
+
 # lab QUESTION [ARGUMENT...]: what the readers say, see lab/__main__.py
 lab() {
 	/usr/bin/python3 -B "$TOP/scripts/lab" "$0" "$@"

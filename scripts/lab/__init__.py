@@ -16,6 +16,7 @@ import argparse
 import os
 import pathlib
 import re
+import subprocess
 import sys
 
 SCRIPTS = pathlib.Path(__file__).resolve().parent.parent
@@ -40,12 +41,18 @@ if re.search(r"""[$`"'\\;&|<>()\x00-\x1f\x7f]""", f"{TOP}{BUILD}"):
         "move it, or set BUILD=/path")
 
 
+class Version(argparse.Action):
+    def __call__(self, parser, *_):
+        sys.exit(subprocess.run([SCRIPTS / "version"]).returncode)
+
+
 class Arguments(argparse.ArgumentParser):
-    """The text at the top of a verb is its help. What is wrong is told in one line."""
+    """The text at the top of a verb is its help. Bad usage gets one line."""
 
     def __init__(self, text):
         super().__init__(description=text, allow_abbrev=False,
                          formatter_class=argparse.RawDescriptionHelpFormatter)
+        self.add_argument("--version", action=Version, nargs=0, help="print the version and exit")
 
     def error(self, message):
         usage = " ".join(self.format_usage().split())

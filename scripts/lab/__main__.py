@@ -50,6 +50,14 @@ def about(folder):
         [f"file {file}" for file in one.files()] + [f"digest {one.digest()}"]
 
 
+def note(*run):
+    """COMMAND COUNTS BASE FIGURE: a run for make results."""
+    from lab import results
+    command, counts, name, figure = run
+    results.note(command, counts, name, int(figure))
+    return []
+
+
 QUESTIONS = {
     "bases": base.names,
     "at-hand": base.at_hand,
@@ -63,6 +71,7 @@ QUESTIONS = {
     "version": lambda folder: [base.kernel_version(pathlib.Path(folder)) or sys.exit(1)],
     "subject": lambda name: [base.find(name).subject()],
     "result": result,
+    "note": note,
     "lock": lock,
     "fetch": fetch,
     "selftests": build_selftests,

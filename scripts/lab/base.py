@@ -108,6 +108,12 @@ class Series:
         """What is in it, as a number."""
         return digest([self.folder / "series", *(self.folder / patch for patch in self.patches())])
 
+    def header(self, patch, field):
+        """A line of a patch's message, unfolded: its "Subject" without the tag, or a trailer; "" if it has none."""
+        message = (self.folder / patch).read_text(errors="replace").split("\n---\n")[0]
+        found = re.search(rf"^{field}: (.*(?:\n[ \t].*)*)", message, re.M)
+        return re.sub(r"^\[PATCH[^]]*\] ", "", " ".join(found[1].split())) if found else ""
+
     def tests(self, patch):
         """The patterns of tests in the line "Tests:" of a patch: what it claims to mend."""
         message = (self.folder / patch).read_text(errors="replace").split("\n---\n")[0]

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0
 """The rules and the tests, as the suite tells them."""
 import json
+import re
 import subprocess
 import typing
 
+from lab import TOP
 from lab.arch import ARCH
 
 
@@ -27,3 +29,10 @@ def ask(binary, arch=ARCH):
     said = json.loads(subprocess.run([*arch.user, binary, "--rules"], capture_output=True, text=True, check=True).stdout)
     return Suite({rule["id"]: rule["what"] for rule in said["rules"]},
                  [Test(test["name"], test["rule"], test["says"], test["file"]) for test in said["tests"]])
+
+
+def contract():
+    """The rules, C1 -> what holds, from the suite's source: nothing need be built for that."""
+    source = (TOP / "selftests/harness/main.cc").read_text()
+    return {name: "".join(re.findall(r'"([^"]*)"', text))
+            for name, text in re.findall(r'^\t\{ "(C\d+)",((?:\s*"[^"]*")+) \},$', source, re.M)}

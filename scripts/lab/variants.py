@@ -8,7 +8,7 @@ import pathlib
 import shutil
 import typing
 
-from lab import ktap, tree
+from lab import ktap, results, tree
 
 
 @dataclasses.dataclass
@@ -40,8 +40,8 @@ class Variant:
         return copy
 
 
-def run(what, work, variants):
-    """Returns the exit code."""
+def run(what, work, variants, command=None, counts=None):
+    """Returns the exit code. If all is well, and with a @command, leaves the number of variants for make results."""
     tap = ktap.Printer(what, len(variants))
     # One boots while the next is built, so that two folders will do.
     folders = itertools.cycle(work.folder / f"{what.split(':')[0].strip()}-kernel-{i}" for i in range(2))
@@ -54,4 +54,7 @@ def run(what, work, variants):
             ran = image and work.boot(image, variant.command, variant.out, f"{variant.name}: boot",
                                       *variant.options, pattern=variant.pattern, unit=variant.unit)
             tap.test(*variant.judge(ran))
-    return tap.end()
+    code = tap.end()
+    if command and not code:
+        results.note(command, counts, work.base.name, len(variants))
+    return code

@@ -149,7 +149,7 @@ prepare() {
 
 @test "make apply: says which argument is missing" {
 	run make --no-print-directory -C "$SCRIPTS/.." apply
-	[ "$status" -ne 0 ] && [[ ${lines[0]} == "make apply: say which tree: make apply KSRC="* ]]
+	[ "$status" -ne 0 ] && [[ ${lines[0]} == "make apply: KSRC is not set; run make apply KSRC="* ]]
 }
 
 @test "apply: a series without a patch copies the tree, and undoes what patches did" {

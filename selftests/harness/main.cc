@@ -33,7 +33,9 @@ static constexpr struct {
 	{ "C11", "a kernel without BPF or tracing behaves as without a program" },
 	{ "C12", "ptrace and other users of breakpoints are unaffected" },
 	{ "C13", "stops, steps and signal handlers continue from a breakpoint, each hit once" },
+	{ "C14", "without a program a hit costs no instruction more than on stock" },
 	{ "C15", "a filter grants no additional rights and does not hold up the machine" },
+	{ "C16", "a module built for the stock kernel loads on the patched one" },
 };
 
 /* Constructed on first use: tests register from other files' static initialisers. */

@@ -39,9 +39,10 @@ static uint64_t number_for(const Option &option, const char *text)
 char **parse_arguments(int argc, char **argv, const char *usage,
 		       std::initializer_list<Option> options)
 {
-	constexpr int FIRST = 256; /* above all letters */
+	constexpr int VERSION = 256, FIRST = 257; /* no letters */
 	std::string letters = ":h";
-	std::vector<option> known = { { "help", no_argument, nullptr, 'h' } };
+	std::vector<option> known = { { "help", no_argument, nullptr, 'h' },
+				      { "version", no_argument, nullptr, VERSION } };
 
 	for (auto &o : options) {
 		known.push_back({ o.name, o.number ? required_argument : no_argument, nullptr,
@@ -54,6 +55,10 @@ char **parse_arguments(int argc, char **argv, const char *usage,
 	for (int c; (c = getopt_long(argc, argv, letters.c_str(), known.data(), nullptr)) != -1;) {
 		if (c == 'h') {
 			fputs(usage, stdout);
+			exit(0);
+		}
+		if (c == VERSION) {
+			printf("%s %s\n", program_invocation_short_name, SUITE_VERSION);
 			exit(0);
 		}
 

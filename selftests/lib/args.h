@@ -18,8 +18,8 @@ struct Option {
 [[noreturn]] void bad_usage(const char *what, const char *about = "");
 
 /*
- * Sets the options from the arguments; -h and --help print @usage. Returns the remaining
- * arguments, terminated by nullptr.
+ * Sets the options from the arguments; -h and --help print @usage, --version the version. Returns
+ * the remaining arguments, terminated by nullptr.
  */
 char **parse_arguments(int argc, char **argv, const char *usage,
 		       std::initializer_list<Option> options);

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What was measured: what make verify left in the build folder, and the copy of all figures that is
+committed, patches/results.json. A subject is a base (6.1), a base on another architecture (6.1 arm64), or the
+kernel of a distribution with the live patch (6.1.0-56-amd64).
+
+results.json has three parts, each by subject, and each entry with the date, the commit, and in "of" the digest of
+series and suite that it was measured on (null: not known, so an older one):
+
+  verify  tests passed and run, on stock and with the series; the same by rule, and what races lost
+  bench   guest instructions on stock and with the series, by part and title
+  runs    the figure of each other command, as the number of mutants that were killed
+"""
+import datetime
+import json
+import pathlib
+import re
+import subprocess
+import typing
+
+from lab import BUILD, TOP, arch, base, die, replace, suite
+
+COMMITTED = TOP / "patches/results.json"
+FIGURE = re.compile(r"(\d+) of (\d+) ((?:hits lost|runs with a wrong cookie))")
+Entry = typing.Dict[str, typing.Any]
+
+
+def is_live(name: str) -> bool:
+    return name.split()[0] not in base.names()
+
+
+def command_for(name: str) -> str:
+    """The command that measures it."""
+    one, _, other = name.partition(" ")
+    return f"make verify-live KERNEL={one}" if is_live(name) else f"make verify BASE={one}{other and ' ARCH=' + other}"
+
+
+def digest_of(name: str) -> str:
+    """What it would be measured on today; "" if the base is gone."""
+    one = ".".join(name.split(".")[:2]) if is_live(name) else name.split()[0]
+    if one not in base.names():
+        return ""
+    return base.live_subject(one) if is_live(name) else base.find(one).subject()
+
+
+def is_current(name: str, entry: Entry) -> bool:
+    return entry["of"] == digest_of(name)
+
+
+def measured() -> typing.List[str]:
+    """What make verify has left results of: bases, kernels of a distribution, bases on other architectures."""
+    def of(folder: str) -> typing.List[str]:
+        return [path.stem.removeprefix("results-") for path in sorted((BUILD / folder).glob("results-*.json"))]
+
+    here = of("")
+    return [name for name in base.names() if name in here] + [name for name in here if is_live(name)] + [
+        f"{name} {other}" for other in arch.names() for name in base.names() if name in of(other)]
+
+
+def read(name: str) -> Entry:
+    one, _, other = name.partition(" ")
+    its = arch.Arch(other or "x86")
+    try:
+        results: Entry = json.loads((BUILD / other / f"results-{one}.json").read_text())
+        folder = pathlib.Path(results["stock"]["logs"]).parent
+        results["suite"] = suite.ask(folder / f"selftests{its.suffix}/perf_bpf_filter", its)
+    except (OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
+        die(f"no results for {name} ({error}); {command_for(name)} measures them")
+    results["rule"] = results["suite"].rule_of()
+    return results
+
+
+def passed(results: Entry, kernel: str, rule: typing.Optional[str] = None) -> typing.Optional[str]:
+    """ "passed/run" of the tests of a rule, or of all; None if none was run."""
+    run = [result for test, result in results[kernel]["tests"].items()
+           if rule in (None, results["rule"].get(test)) and result != "skip"]
+    if kernel == "stock":
+        run += ["dies" for test in results["deadly"] if rule in (None, results["rule"].get(test))]
+    return f"{run.count('pass')}/{len(run)}" if run else None
+
+
+def races(results: Entry, kernel: str) -> typing.Dict[str, str]:
+    """Test -> "lost/tried"."""
+    found = {}
+    for test, text in results[kernel]["reasons"].items():
+        if figure := FIGURE.match(text):
+            found[test if figure[3] == "hits lost" else f"{test}: wrong cookies"] = f"{figure[1]}/{figure[2]}"
+    return found
+
+
+def committed() -> Entry:
+    try:
+        found: Entry = json.loads(COMMITTED.read_text())
+        return found
+    except (OSError, ValueError) as error:
+        die(f"{COMMITTED.relative_to(TOP)}: {error}; git checkout restores it")
+
+
+def stamp(path: pathlib.Path, of: typing.Optional[str]) -> Entry:
+    day = datetime.datetime.fromtimestamp(path.stat().st_mtime, datetime.timezone.utc)
+    commit = subprocess.run(["git", "rev-parse", "--short=7", "HEAD"], cwd=TOP, capture_output=True, text=True).stdout.strip()
+    return {"date": f"{day:%Y-%m-%d}", "commit": commit, "of": of}
+
+
+def pairs(results: Entry, figures: typing.Callable[[Entry, str], typing.Dict[str, str]]) -> typing.Dict[str, list]:
+    """What figures() says of the stock kernel and of the series, by key."""
+    both = [figures(results, kernel) for kernel in ("stock", "patched")]
+    return {key: [of.get(key) for of in both] for key in sorted({**both[0], **both[1]})}
+
+
+def verified(name: str) -> Entry:
+    """The entry of part "verify"."""
+    results = read(name)
+    if results.get("verdict", "fail" if results.get("complaints") else "pass") != "pass":
+        die(f"{command_for(name)} ended with complaints, so nothing is recorded; repeat it")
+    one, _, other = name.partition(" ")
+    rules = results["suite"].rules
+    return stamp(BUILD / other / f"results-{one}.json", results["of"]) | {
+        "stock": passed(results, "stock"), "series": passed(results, "patched"),
+        "skipped": sum(result == "skip" for result in results["patched"]["tests"].values()),
+        "rules": {rule: [passed(results, kernel, rule) for kernel in ("stock", "patched")] for rule in rules
+                  if passed(results, "patched", rule)},
+        "races": pairs(results, races)}
+
+
+def priced(other: str) -> typing.Dict[str, Entry]:
+    """The entries of part "bench" for an architecture."""
+    path, found = BUILD / other / "bench.json", {}
+    for one, guests in (json.loads(path.read_text()) if path.is_file() else {}).items():
+        if one != "here":
+            found[f"{one} {other}".strip()] = stamp(path, guests.get("of")) | {
+                part: {row["title"]: [guests[kernel][part].get(way, {}).get("p50") for kernel in ("stock", "patched")]
+                       for way, row in guests["patched"][part].items()}
+                for part in ("ways", "overflows", "stops") if guests["patched"].get(part)}
+    return found
+
+
+def note(command: str, counts: str, name: str, figure: float) -> None:
+    """Leaves the figure of a run that was as it must be in the build folder, for make results."""
+    folder = BUILD / "runs"
+    folder.mkdir(parents=True, exist_ok=True)
+    file = re.sub(r"[^\w.]+", "-", f"{command} {name}").strip("-")
+    replace(folder / f"{file}.json", json.dumps(
+        {"command": command, "counts": counts, "name": f"{name} {arch.ARCH.folder}".strip(), "figure": figure,
+         "of": digest_of(name)}) + "\n")
+
+
+def update(data: Entry) -> typing.List[str]:
+    """Takes what the build folder has that is newer, or of today's series and suite; returns what that was."""
+    taken = []
+
+    def take(part: Entry, what: str, name: str, entry: Entry) -> None:
+        old = part.get(name)
+        if old is None or old["date"] < entry["date"] or is_current(name, entry):
+            part[name] = entry
+            taken.append(f"{what} {name}")
+
+    for name in measured():
+        take(data["verify"], "verify", name, verified(name))
+    for other in ("", *(name for name in arch.names() if name != "x86")):
+        for name, entry in priced(other).items():
+            take(data["bench"], "bench", name, entry)
+    for path in sorted((BUILD / "runs").glob("*.json")):
+        run = json.loads(path.read_text())
+        where = data["runs"].setdefault(run["command"], {"counts": run["counts"], "of": {}})
+        take(where["of"], run["command"], run["name"], stamp(path, run["of"]) | {"figure": run["figure"]})
+    return taken
+
+
+def write(data: Entry) -> None:
+    """An entry a line: a diff shows what was measured again."""
+    def entries(part: Entry) -> str:
+        return ",\n".join(f"  {json.dumps(name)}: {json.dumps(entry)}" for name, entry in part.items())
+
+    runs = ",\n".join(f"  {json.dumps(command)}: {{\"counts\": {json.dumps(run['counts'])}, \"of\": {{\n" + ",\n".join(
+        f"   {json.dumps(name)}: {json.dumps(entry)}" for name, entry in run["of"].items()) + "}}"
+        for command, run in data["runs"].items())
+    replace(COMMITTED, f'{{"licence": "GPL-2.0",\n "verify": {{\n{entries(data["verify"])}}},\n'
+            f' "bench": {{\n{entries(data["bench"])}}},\n "runs": {{\n{runs}}}}}\n')
