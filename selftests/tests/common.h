@@ -13,8 +13,7 @@
 #include "lib/signals.h"
 
 /* Runs @body in a child, and waits for the child. */
-template <typename Body>
-void in_child(Body body, CallSite at = CallSite::of_call())
+template <typename Body> void in_child(Body body, CallSite at = CallSite::of_call())
 {
 	Child child([&] {
 		body();
@@ -45,25 +44,23 @@ inline void expect_hits(const Event &event, const Filter &filter, uint64_t hits,
 			CallSite at = CallSite::of_call())
 {
 	expect(std::equal_to(), "", event.count(), hits, "hits counted", at.file, at.line);
-	expect(std::equal_to(), "", filter.runs(), hits, "runs of the program", at.file,
-	       at.line);
+	expect(std::equal_to(), "", filter.runs(), hits, "runs of the program", at.file, at.line);
 }
 
 /* Expects that @hits have left a sample and sent SETSIG. Call drain() before. */
-inline void expect_delivered(const Ring &ring, uint64_t hits,
-			     CallSite at = CallSite::of_call())
+inline void expect_delivered(const Ring &ring, uint64_t hits, CallSite at = CallSite::of_call())
 {
 	expect(std::equal_to(), "", ring.samples(), hits, "samples", at.file, at.line);
-	expect(std::equal_to(), "", Signals::count(SETSIG), hits, "signals", at.file,
-	       at.line);
+	expect(std::equal_to(), "", Signals::count(SETSIG), hits, "signals", at.file, at.line);
 }
 
 /*
- * On a switch from a task to its child the kernel swaps their contexts if these are clones. Calls @open in a
- * task, forks, and lets the parent exit with the context of the child. Then calls @work with the event in the
- * child, and returns its result. The caller is bound to one CPU.
+ * The kernel swaps the contexts of a task and its child on a context switch if these are clones.
+ * Calls @open in a task, forks, and lets the parent exit with the context of its child. Then calls
+ * @work with the event in the child, and returns the result. The caller must run on one CPU only.
  */
-template <typename Open, typename Work> uint64_t after_exit_with_context_of_child(Open open, Work work)
+template <typename Open, typename Work>
+uint64_t after_exit_with_context_of_child(Open open, Work work)
 {
 	struct Both {
 		std::atomic<bool> sleeps, exited, done;
@@ -75,7 +72,7 @@ template <typename Open, typename Work> uint64_t after_exit_with_context_of_chil
 
 		event.enable();
 		if (fork()) {
-			/* The switch to the child is a swap; the one back, from the idle task, is none. */
+			/* The switch to the child swaps; the one back, from the idle task, does not. */
 			both.sleeps = true;
 			usleep(10'000);
 			_exit(0);

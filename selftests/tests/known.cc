@@ -183,9 +183,8 @@ static int breakpoints_left()
 }
 
 /*
- * A task and its child swap their contexts on a context switch if these are clones, but a
- * breakpoint occupies a slot of the task for which it was opened. If the parent exits with the
- * child's context, the slot that is released must not be the child's.
+ * A breakpoint occupies a slot of the task for which it was opened. If the parent exits with the
+ * context of its child, it must not release the slot of the child's breakpoint.
  */
 TEST("life.inherited.slots", "C15",
      "after its parent exits, a child cannot open more breakpoints than the CPU has slots")
@@ -197,10 +196,11 @@ TEST("life.inherited.slots", "C15",
 	const int all = breakpoints_left();
 
 	for (int round = 0; round < 10; round++) {
-		uint64_t left = after_exit_with_context_of_child([&] { return attr; },
-								 [](Event &) { return breakpoints_left(); });
+		uint64_t left = after_exit_with_context_of_child(
+			[&] { return attr; }, [](Event &) { return breakpoints_left(); });
 
-		EXPECT_EQ(left, all - 1u, "breakpoints available to the child besides the inherited one");
+		EXPECT_EQ(left, all - 1u,
+			  "breakpoints available to the child besides the inherited one");
 	}
 }
 

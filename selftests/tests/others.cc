@@ -305,23 +305,24 @@ TEST("others.raw_tracepoint", "C5",
 }
 
 /*
- * A uprobe is inserted in the memory of the task that its event was opened for. If the parent exits with the
- * context of its child, it must not take the uprobe out of the child.
+ * A uprobe is inserted into the memory of the task for which its event was opened. If the parent
+ * exits with the context of its child, it must not remove the uprobe from the child.
  */
 TEST("others.uprobe.inherited", "C3",
      "an inherited uprobe event counts in the child after its parent has exited")
 {
 	run_on(usable_cpus().front());
 
-	/* Few rounds: on PREEMPT_RT it takes seconds to close a uprobe. */
+	/* Only a few rounds, because closing a uprobe takes seconds on PREEMPT_RT. */
 	for (int round = 0; round < 3; round++) {
-		uint64_t hits = after_exit_with_context_of_child([] { return inherited(uprobe()); },
-								 [](Event &event) {
-									 uint64_t before = event.count();
+		uint64_t hits =
+			after_exit_with_context_of_child([] { return inherited(uprobe()); },
+							 [](Event &event) {
+								 uint64_t before = event.count();
 
-									 hit_times(HITS);
-									 return event.count() - before;
-								 });
+								 hit_times(HITS);
+								 return event.count() - before;
+							 });
 
 		EXPECT_EQ(hits, HITS, "hits counted in the child");
 	}

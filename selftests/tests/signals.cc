@@ -244,10 +244,12 @@ TEST("signals.limit.late", "C2",
 }
 
 /*
- * The kernel disables an event at its limit in an interrupt. Until then, interrupts may be off: here, the function
- * that is hit runs once for each event of a group that is disabled.
+ * The kernel disables an event at its limit in an interrupt, which is delayed while interrupts are
+ * off. Here the breakpoint is on a kernel function that runs, with interrupts off, for each event
+ * of a group that is disabled.
  */
-TEST("signals.limit.interrupts_off", "C2", "no hit is delivered above the limit while interrupts are off")
+TEST("signals.limit.interrupts_off", "C2",
+     "no hit is delivered above the limit while interrupts are off")
 {
 	constexpr int MEMBERS = 5;
 	perf_event_attr attr = breakpoint(hit);
@@ -257,7 +259,7 @@ TEST("signals.limit.interrupts_off", "C2", "no hit is delivered above the limit 
 	attr.bp_addr = kernel_address_of("perf_swevent_del");
 	attr.exclude_kernel = 0;
 	if (!attr.bp_addr)
-		unavailable("/proc/kallsyms does not say where perf_swevent_del() is");
+		unavailable("/proc/kallsyms has no address of perf_swevent_del()");
 	if (!kernel_address_of("register_kprobe"))
 		unavailable("no breakpoints in the kernel's text (CONFIG_KPROBES)");
 	run_on(cpu);
@@ -265,7 +267,7 @@ TEST("signals.limit.interrupts_off", "C2", "no hit is delivered above the limit 
 	for (bool attached : { false, true }) {
 		Filter filter;
 		Signals signals({ SETSIG });
-		/* Of a CPU: arm64 has no breakpoint of a task in the kernel. */
+		/* Per CPU, because arm64 has no task breakpoints in the kernel. */
 		Event event(attr, -1, cpu), leader(member);
 		Ring ring(event);
 		std::vector<std::unique_ptr<Event>> members;
@@ -284,10 +286,10 @@ TEST("signals.limit.interrupts_off", "C2", "no hit is delivered above the limit 
 		ring.drain();
 		EXPECT_EQ(ring.samples(), 1, "samples");
 		EXPECT_EQ(event.count(), 1, "hits counted");
-		EXPECT_EQ(Signals::count(SETSIG, POLL_IN), 0, "POLL_IN");
-		EXPECT_EQ(Signals::count(SETSIG, POLL_HUP), 1, "POLL_HUP");
+		EXPECT_EQ(Signals::count(SETSIG, POLL_IN), 0, "POLL_INs");
+		EXPECT_EQ(Signals::count(SETSIG, POLL_HUP), 1, "POLL_HUPs");
 
-		/* The event has been stopped: it must start again. */
+		/* The event was stopped at its limit, and must start again. */
 		leader.enable();
 		event.must_refresh(1);
 		leader.disable();
