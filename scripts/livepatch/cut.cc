@@ -7,20 +7,23 @@
 //   STOCK/FILE    of the same, with -ffunction-sections -fdata-sections
 //   PATCHED/FILE  of the patched source, with these options as well
 //
-// 1. place(): PLAIN/FILE must be in VMLINUX byte by byte, in one piece a section. So we compile what
+// 1. place(): PLAIN/FILE must be in VMLINUX byte by byte, in one piece a section. So we compile
+// what
 //    runs, with the same compiler, and know what was inlined where. The kernel's own instructions tell
 //    where each symbol that FILE uses is, a static one and one of many of its name, too. STOCK/FILE must
 //    have the same functions as PLAIN/FILE, and all the data of PATCHED/FILE the same values as STOCK/FILE.
-// 2. What differs between STOCK and PATCHED is to be replaced. What cannot be replaced, as it is not
+// 2. What differs between STOCK and PATCHED is to be replaced. What cannot be replaced, as it is
+// not
 //    traced, is a clone of the compiler's, or PLAN says so, is copied, and who calls it is replaced in
 //    its turn. No call of the kernel to what was copied may be left over; all of its code is searched.
-// 3. OUT/FILE has these functions, as livepatch_NAME, and what is new. All else they find in the kernel.
+// 3. OUT/FILE has these functions, as livepatch_NAME, and what is new. All else they find in the
+// kernel.
 //    A function that the kernel has keeps its address there, so that no pointer leads into the module.
 // OUT/functions.h lists what is replaced, OUT/differences why.
 //
 // PLAN has a line each of: "object FILE"; "copy NAME", not to be replaced itself; "keep NAME", to stay
-// as it is though it changes or calls what is copied; "without PATCH", which PATCHED has not; "ignore
-// FILE", a source that PATCHED changes and that stays as it is. Comments (#) tell why.
+// as it is though it changes or calls what is copied; "without PATCH", which PATCHED has not;
+// "ignore FILE", a source that PATCHED changes and that stays as it is. Comments (#) tell why.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>

@@ -93,7 +93,7 @@ static bool __init is_replaced(const struct klp_func *ours)
 				continue;
 			klp_for_each_func(object, func)
 				if (!strcmp(func->old_name, ours->old_name)) {
-					pr_err("%s: %s is live-patched already, by %s\n", THIS_MODULE->name,
+					pr_err("%s: %s is already replaced by the live patch %s\n", THIS_MODULE->name,
 					       ours->old_name, other->mod->name);
 					return true;
 				}

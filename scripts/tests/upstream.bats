@@ -54,9 +54,9 @@ told_of() {
 	sed -i -e '1s/TREE/& [PATCH]/' -e '2,$s/^#.*/#/' "$sets/perf-core"
 	told_of "upstream/perf-core has no cover letter"
 	cp "$SCRIPTS/../patches/linux-7.3/upstream/perf-core" "$sets"
-	sed -i '1a # NEEDS nobody' "$sets/perf-core"
-	told_of "upstream/perf-core needs nobody, and there is no such set"
-	sed -i 's/nobody/bpf-next/' "$sets/perf-core"
+	sed -i '1a # NEEDS unknown' "$sets/perf-core"
+	told_of "upstream/perf-core needs unknown, which does not exist"
+	sed -i 's/unknown/bpf-next/' "$sets/perf-core"
 	sed -i 's/^# NEEDS .*/& perf-core/' "$sets/bpf-next"
 	told_of "upstream/bpf-next needs itself"
 }
@@ -64,16 +64,16 @@ told_of() {
 @test "upstream: words about this repository, in a message, in code, in a cover letter" {
 	real_sets
 	sed -i '/^Tests:/i As rule C6 says.\n' "$T/top/patches/linux-7.3"/0008-*
-	told_of "this is about this repository, and no words for upstream: 0008-*As rule C6 says."
+	told_of "upstream text mentions this repository: 0008-*As rule C6 says."
 	sed -i '/C6/,+1d' "$T/top/patches/linux-7.3"/0008-*
 	sed -i 's/^+.*cookie;$/& \/* see perf_bpf_filter *\//' "$T/top/patches/linux-7.3"/0008-*
-	told_of "this is about this repository, and no words for upstream: 0008-*see perf_bpf_filter *"
+	told_of "upstream text mentions this repository: 0008-*see perf_bpf_filter *"
 	cp "$SCRIPTS/../patches/linux-7.3"/0008-* "$T/top/patches/linux-7.3"
 	sed -i '$i # The mutants show it.' "$sets/bpf"
-	told_of "this is about this repository, and no words for upstream: upstream/bpf:*mutants show it."
+	told_of "upstream text mentions this repository: upstream/bpf:*mutants show it."
 }
 
-@test "upstream: a Fixes: line as nobody reads it" {
+@test "upstream: a Fixes: line in a wrong format" {
 	real_sets
 	sed -i 's/^Fixes: \(.......\)..... /Fixes: \1 /' "$T/top/patches/linux-7.3"/0008-*
 	told_of "not as Fixes: is written, 12 digits and (\"the subject\"): 0008-*"
