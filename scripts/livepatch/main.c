@@ -6,6 +6,7 @@
 #include <linux/livepatch.h>
 #include <linux/module.h>
 #include <linux/perf_event.h>
+#include <linux/rcupdate.h>
 #include <linux/sched/signal.h>
 #include <linux/utsname.h>
 #include "build.h"
@@ -25,6 +26,18 @@ static struct klp_func funcs[] = {
 void hw_breakpoint_init_mutexes(void);
 void hw_breakpoint_set_mutex_known(bool known);
 
+/*
+ * A task that has been reaped, and has its last __schedule() ahead, is in no list, so this transition gave it no state.
+ * klp_ftrace_handler() warns if such a task calls a function that is replaced, and __schedule() does while an event
+ * counts context switches. Nothing is replaced yet: let these tasks go. When the live patch is disabled, there is no
+ * callback that comes before the states.
+ */
+static int pre_patch(struct klp_object *object)
+{
+	synchronize_rcu_tasks();
+	return 0;
+}
+
 static void post_patch(struct klp_object *object)
 {
 	hw_breakpoint_set_mutex_known(true);
@@ -38,7 +51,11 @@ static void pre_unpatch(struct klp_object *object)
 static struct klp_object objects[] = {
 	{
 		.funcs = funcs,
-		.callbacks = { .post_patch = post_patch, .pre_unpatch = pre_unpatch },
+		.callbacks = {
+			.pre_patch = pre_patch,
+			.post_patch = post_patch,
+			.pre_unpatch = pre_unpatch,
+		},
 	},
 	{ }
 };

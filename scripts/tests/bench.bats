@@ -188,20 +188,20 @@ assert b['6.1']['patched']['stops']['program.async']['p50'] == 620 and b['here']
 	[[ $output != *"Times of this machine"* ]]
 	[ ! -e "$T/ran-here" ]
 	command_is id 'echo 0'
-	printf '#!/bin/sh\necho "perf_bpf_bench: uprobe: 2 stops, not 1"\nexit 2\n' \
+	printf '#!/bin/sh\necho "perf_bpf_bench: uprobe: expected 1 stop, got 2"\nexit 2\n' \
 		>"$BUILD/linux-6.1.9-1/selftests/perf_bpf_bench"
 	run "$SCRIPTS/bench" 6.1
 	[ "$status" -eq 1 ]
-	[ "${lines[-1]}" = "bench: this machine: perf_bpf_bench: uprobe: 2 stops, not 1" ]
+	[ "${lines[-1]}" = "bench: this machine: perf_bpf_bench: uprobe: expected 1 stop, got 2" ]
 	[[ $output =~ "way rejects"\ +676\ +600 ]]
 	[[ $output != *"Times of this machine"* ]]
 }
 
 @test "bench: a guest that does not measure is named with its logs" {
 	built
-	export FAKE_GUEST='up; echo "perf_bpf_bench: rejects: 0 hits counted, not 1200" >>"$output"; echo "exit 2" >"$verdict"'
+	export FAKE_GUEST='up; echo "perf_bpf_bench: rejects: expected 1200 hits counted, got 0" >>"$output"; echo "exit 2" >"$verdict"'
 	run "$SCRIPTS/bench" 6.1
-	one_line "bench: linux-6.1.9-1 stock: perf_bpf_bench: rejects: 0 hits counted*$BUILD/linux-6.1.9-1/stock-bench/output.log"
+	one_line "bench: linux-6.1.9-1 stock: perf_bpf_bench: rejects: expected 1200 hits counted*$BUILD/linux-6.1.9-1/stock-bench/output.log"
 	export FAKE_GUEST='exit 0'
 	run "$SCRIPTS/bench" 6.1
 	one_line "bench: linux-6.1.9-1 stock: boot: no-boot*"

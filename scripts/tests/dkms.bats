@@ -32,7 +32,7 @@ packaged() {
 	cp -r "$SCRIPTS/../patches/livepatch" "$pkg/patches/"
 	cp "$SCRIPTS/../patches/linux-6.1/series" "$pkg/patches/linux-6.1/"
 	find "$pkg/scripts/livepatch" -type f -exec sed -i "s|/var/|$T/var/|g; s|/lib/modules/|$T/modules/|g; s|/boot/|$T/boot/|g
-		s|/sys/|$T/sys/|g; s|/proc/\[|$T/proc/[|g; s|/sbin/modprobe|modprobe|g; s|/usr/src/[^ ]*@VERSION@|$pkg|g" {} +
+		s|/sys/|$T/sys/|g; s|/proc/\[|$T/proc/[|g; s|/proc$T/sys/|$T/proc/sys/|g; s|/sbin/modprobe|modprobe|g; s|/usr/src/[^ ]*@VERSION@|$pkg|g" {} +
 	cache=$T/var/cache/perf-bpf-filter-livepatch
 	headers=$T/modules/$kernel/build
 	mkdir -p "$headers/include/linux"
@@ -326,7 +326,8 @@ print(subprocess.run([sys.argv[2]], capture_output=True, text=True).stderr, end=
 # its end if the file "ends" is there. It has task 7, which anybody may have named, in the state that is left.
 fake_kernel() {
 	live=$T/sys/kernel/livepatch/$name
-	mkdir -p "$T/sys/kernel/livepatch" "$T/sys/module" "$T"/proc/7/task/7
+	mkdir -p "$T/sys/kernel/livepatch" "$T/sys/module" "$T"/proc/7/task/7 "$T/proc/sys/kernel"
+	echo 0 >"$T/proc/sys/kernel/panic_on_warn"
 	printf '%b' 'worker\0033[31m%s' >"$T/proc/7/task/7/comm"
 	cat >"$T/bin/insmod" <<-END_OF_FILE
 		#!/bin/bash
@@ -415,6 +416,18 @@ unit() {
 	[ "$status" -eq 0 ]
 	unit Stop
 	[ "$status" -eq 1 ]
+}
+
+@test "dkms: the live patch stays loaded where a warning would stop the machine" {
+	packaged
+	fake_kernel
+	touch "$T/ends"
+	unit Start
+	[ "$status" -eq 0 ]
+	echo 1 >"$T/proc/sys/kernel/panic_on_warn"
+	unit Stop
+	one_line "cycle: kernel.panic_on_warn is set, and taking off a live patch may make the kernel warn; *"
+	[ "$(cat "$live/enabled")" = 1 ]
 }
 
 @test "dkms: the unit says why there is a stub" {

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 load common
 
-RED='TAP version 13\n1..2\nok 1 a\n# b: expected 0, got 5: signals\nnot ok 2 b\n'
+RED='TAP version 13\n1..2\nok 1 a\n# b: expected 0 signals, got 5\nnot ok 2 b\n'
 GREEN='TAP version 13\n1..2\nok 1 a\nok 2 b\n'
 
 judged() {
@@ -90,7 +90,7 @@ wrong() {
 	guest_ran stock failed "$RED"
 	guest_ran patched failed "$RED"
 	judged
-	wrong "patched: b: expected 0, got 5: signals"
+	wrong "patched: b: expected 0 signals, got 5"
 }
 
 @test "report: a test fails on stock that is not listed" {

@@ -17,7 +17,7 @@ guest_says() {
 }
 
 GOOD='ok 1 0x7 calls\n# round: hits 1000 accepted 60 rejected 940 misses 0 samples 60 lost 0 extra 0\n1..1\n'
-BAD='not ok 1 0x7 calls\n# calls: samples: expected 60, came 58\n# again: perf_bpf_stress --seed 0x7\n# round: hits 1000 accepted 60 samples 58 lost 2 extra 0\n1..1\n'
+BAD='not ok 1 0x7 calls\n# calls: expected 60 samples, got 58\n# to repeat: perf_bpf_stress --seed 0x7\n# round: hits 1000 accepted 60 samples 58 lost 2 extra 0\n1..1\n'
 
 @test "stress: bad base, bad minutes, bad option" {
 	run "$SCRIPTS/stress" 4.19
@@ -59,7 +59,7 @@ assert [(r['hits'], r['lost'], r['exit']) for r in s['runs']] == [(1000, 0, 0)] 
 	guest_says "$BAD" 1
 	run "$SCRIPTS/stress" 6.1 1
 	[ "$status" -eq 1 ]
-	[[ $output == *"samples: expected 60, came 58"*"again: perf_bpf_stress --seed 0x7"* ]]
+	[[ $output == *"expected 60 samples, got 58"*"to repeat: perf_bpf_stress --seed 0x7"* ]]
 	[[ $output =~ lost\ +2\ +2\ +4 ]]
 	[[ $output =~ "rounds that differed"\ +1\ +1\ +2 ]]
 	python3 -c "import json; assert not json.load(open('$BUILD/stress-6.1.json'))['ok']"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the parts of perf_bpf_bench share. */
+/* Shared by the parts of perf_bpf_bench. */
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@
 
 #include <bench.skel.h>
 
-/* What a part has measured. */
+/* One line of the results of a part. */
 struct Row {
 	std::string id, title;
-	bool program = false; /* that decides */
+	bool program = false; /* a BPF program decides on the hit */
 	std::vector<std::pair<const char *, double>> figures = {};
-	std::string why = ""; /* there are none */
+	std::string why = ""; /* the reason if there are no figures */
 };
 
 struct Table {
@@ -26,7 +26,7 @@ struct Table {
 	std::vector<std::string> notes = {};
 };
 
-/* Each is measured so often, in turn with what it is compared to; the ways once. */
+/* Each row is measured @rounds times, alternating with the rows that it is compared with. */
 Table hits(int rounds);
 Table overflows(int rounds);
 Table stops(int rounds);
@@ -34,25 +34,27 @@ Table scaling(int rounds);
 Table profile(int rounds);
 Table replay(int rounds);
 
-/* The middle and the ends. */
 struct Spread {
 	double median, least, most;
 };
 
 Spread spread(std::vector<double> values);
 
-/* What @ticks are to @floor, round by round: "ratio" and its ends, if there is a floor. */
+/* Adds the ratio of @ticks to @floor, round by round: median, least and most. */
 void add_ratio(Row &row, const std::vector<double> &ticks, const std::vector<double> &floor);
 
-/* What is measured now, for whoever reads an error. */
+/* The id of what is being measured, for error messages. */
 extern const char *measuring;
 
-/* Ends the process if the two differ: a figure of something else is worse than none. */
-void expect(const char *what, uint64_t seen, uint64_t expected);
+/*
+ * Ends the process if the numbers of @things differ: a wrong figure is worse than none.
+ * "expected 1200 hits counted, got 0"
+ */
+void expect(const char *things, uint64_t seen, uint64_t expected);
 
 [[noreturn]] void give_up(const char *what, const char *why = "");
 
-/* The TSC; on arm64 the virtual counter, elsewhere nanoseconds. */
+/* The TSC, on arm64 the virtual counter, on other architectures nanoseconds. */
 inline uint64_t now()
 {
 #if defined(__x86_64__)
@@ -67,55 +69,54 @@ inline uint64_t now()
 #endif
 }
 
-/* Of ticks. */
 double microseconds(double ticks);
 
 using Bench = Loaded<bench>;
 
 /*
- * A loop that comes by one address over and over, and what is known of it: in memory that the
- * processes share which arrive, supervise and measure.
+ * A loop that arrives at one address many times, and its state, in memory that is shared by the
+ * processes that arrive, supervise and measure.
  */
 struct Run {
 	static constexpr uint64_t SLOTS = 1024;
 
-	char why[128]; /* it cannot be measured */
-	uint64_t arrivals, wanted; /* how often the loop comes by, and when it is to be stopped */
-	uint64_t stops, stopped_at; /* how often it was, and the last time */
-	uint64_t began, stopped; /* CPU time when somebody set out to stop it, and had */
-	volatile uint64_t go, ended; /* the loop, where it waits for somebody to look on */
+	char why[128]; /* the reason if it cannot be measured */
+	uint64_t arrivals, wanted; /* the number of arrivals, and the one at which to stop */
+	uint64_t stops, stopped_at; /* the number of stops, and the arrival of the last one */
+	uint64_t began, stopped; /* CPU time at the start of the attempt and at the stop */
+	volatile uint64_t go, ended; /* start and end of a loop that waits for its supervisor */
 	struct {
 		uint64_t before, after;
-	} taken[SLOTS]; /* by the last arrivals */
+	} taken[SLOTS]; /* ticks around the last arrivals */
 };
 
 extern Run *const run;
 
-/* That may be used; all but the measurements that say so are on the last one. */
+/* The usable CPUs. Unless a measurement says otherwise, it runs on the last one. */
 extern const std::vector<int> cpus;
 
-/* The address; @nth is in the first argument's register, and then in a word of memory. */
+/* The address. @nth is in the first argument register, and is then stored in a word of memory. */
 extern "C" void arrive(uint64_t nth);
 
-/* Comes by, and takes the time of each. */
+/* Arrives, and takes the time of each arrival. */
 void loop(uint64_t from, uint64_t to);
 inline void loop()
 {
 	loop(0, run->arrivals);
 }
 
-/* What one of the last arrivals took, p50. */
+/* The median of the last arrivals. */
 double ticks_of_one();
 
-/* Whether a rejected hit leaves no signal, on this kernel. */
+/* Whether this kernel suppresses the signal of a rejected hit. */
 bool suppresses();
 
-/* Whether who handles the signal of a hit itself meets the hit again: on arm64 without 0030. */
+/* Whether a thread that returns from the handler of its hit hits again: arm64 without 0030. */
 bool hits_again();
-constexpr char HITS_AGAIN[] = "who returns from the handler of a hit hits again";
+constexpr char HITS_AGAIN[] = "a thread that returns from the handler of its hit hits again";
 
 /*
- * Does @body in a child of its own, so that no signal, tracer or event is left over, and no loop
- * goes on for ever. False if what it needs is not there: run->why.
+ * Calls @body in a child with a deadline, so that no signal, tracer or event is left over. Returns
+ * false, with the reason in run->why, if something that @body needs is unavailable.
  */
 bool run_in_child(uint64_t arrivals, uint64_t wanted, void (*body)(int), int argument = 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What a hit costs, and what it costs to be stopped at the one that matters: in ticks of now(),
- * which in a guest of "qemu -icount shift=0" are instructions. Each part has a file of its own.
+ * Measures the cost of a hit, and of being stopped at the one hit that matters, in ticks of now(),
+ * which are instructions in a guest of "qemu -icount shift=0".
  */
 #include "bench/bench.h"
 
@@ -24,7 +24,7 @@
 const char *measuring = "";
 const std::vector<int> cpus = usable_cpus();
 
-/* _exit(), for it may be a child that ends. */
+/* _exit(), because it may be called in a child. */
 void give_up(const char *what, const char *why)
 {
 	fprintf(stderr, "perf_bpf_bench: %s: %s%s%s\n", measuring, what, *why ? ": " : "", why);
@@ -33,13 +33,14 @@ void give_up(const char *what, const char *why)
 
 void setup_failed(const char *what, int err)
 {
-	give_up(what, strerrorname_np(err) ?: "unknown error");
+	give_up(what, errno_name(err).c_str());
 }
 
-void expect(const char *what, uint64_t seen, uint64_t expected)
+void expect(const char *things, uint64_t seen, uint64_t expected)
 {
 	if (seen != expected)
-		give_up((std::to_string(seen) + " " + what + ", not " + std::to_string(expected))
+		give_up(("expected " + quantity(std::to_string(expected), things) + ", got " +
+			 std::to_string(seen))
 				.c_str());
 }
 
@@ -79,7 +80,7 @@ double microseconds(double ticks)
 	return ticks / ticks_per_microsecond;
 }
 
-/* The first is what a run without arguments measures. */
+/* The first one is measured if there are no arguments. */
 static const struct Part {
 	const char *id, *title;
 	Table (*measure)(int rounds);
@@ -88,11 +89,11 @@ static const struct Part {
 	{ "overflows", "ticks of one overflow in an NMI", overflows },
 	{ "stops", "ticks of one arrival that is not the one to stop at", stops },
 	{ "scaling", "ticks of one rejected hit, by how many there are", scaling },
-	{ "profile", "a profile: what it takes of a CPU, and of its samples", profile },
+	{ "profile", "a profile: share of a CPU, and lost samples", profile },
 	{ "replay", "microseconds of CPU time to get to the n-th arrival", replay },
 };
 
-/* A virtual machine may see to exceptions itself, which then cost it microseconds. */
+/* In a virtual machine, exceptions may exit to the hypervisor, which takes microseconds. */
 static bool is_virtual()
 {
 #ifdef __x86_64__
@@ -152,17 +153,18 @@ static void print_json(Json &json, const Part &part, const Table &table)
 
 static const char usage[] =
 	"usage: perf_bpf_bench [--json] [--rounds N] [PART...]\n"
-	"Measures what one hit of a breakpoint costs, in ticks of the TSC, or on arm64\n"
-	"of the virtual counter.\n"
-	"  ways         by what hangs on the event (without a PART, this one)\n"
-	"  overflows    of a hardware counter in an NMI, by what hangs on the event\n"
-	"  stops        against other ways to stop at the one arrival that matters\n"
-	"  scaling      with more breakpoints, threads, CPUs, conditions, inherited events\n"
-	"  profile      samples read from a ring, against samples counted in the kernel\n"
-	"  replay       the time it takes to get to the n-th arrival\n"
-	"  --rounds N   measures all but the first that often (7)\n"
-	"  --json       one JSON object instead of tables\n"
-	"  -h, --help   this text\n";
+	"Measures the cost of one breakpoint hit, in ticks of the TSC or, on arm64, of the "
+	"virtual\n"
+	"counter. The parts are:\n"
+	"  ways         a hit, for different set-ups of the event (the default)\n"
+	"  overflows    an overflow of a hardware counter in an NMI, for the same set-ups\n"
+	"  stops        different ways to stop at the one arrival that matters\n"
+	"  scaling      more breakpoints, threads, CPUs, conditions, inherited events\n"
+	"  profile      samples read from a ring, compared with samples counted in the kernel\n"
+	"  replay       the time to get to the nth arrival\n"
+	"  --rounds N   measure all parts except ways and overflows N times (default 7)\n"
+	"  --json       print one JSON object instead of tables\n"
+	"  -h, --help   print this text\n";
 
 int main(int argc, char **argv)
 {
@@ -185,7 +187,7 @@ int main(int argc, char **argv)
 	if (wanted.empty())
 		wanted.push_back(parts);
 
-	/* A user without the right to lock memory measures all the same: the warm-up touches it. */
+	/* This may fail without the right to lock memory; the warm-up touches the pages anyway. */
 	mlockall(MCL_CURRENT | MCL_FUTURE);
 	run_on(cpus.back());
 	uname(&kernel);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A profile by a clock, as one wants it who is not to disturb: samples written to a ring that
- * somebody reads, against samples that the program counts and suppresses. What they take of a CPU,
- * and how many of them arrive.
+ * A profile by a clock: samples that are written to a ring and read from there, compared with
+ * samples that a program counts and suppresses. Measures the share of a CPU that they take, and how
+ * many of them are lost.
  */
 #include <poll.h>
 #include <sys/mman.h>
@@ -18,12 +18,12 @@
 #include "lib/event.h"
 #include "lib/fail.h"
 
-static constexpr double RUNS_FOR = 100e6; /* ns of its own time, of the task that is profiled */
+static constexpr double RUNS_FOR = 100e6; /* ns of CPU time of the profiled task */
 
 static const struct Profile {
 	const char *id, *title;
 	bool samples = true, program = false;
-	uint32_t wakeup = 0; /* events; 0: when the ring is half full, as perf record does */
+	uint32_t wakeup = 0; /* attr.wakeup_events; 0: at half a ring, like perf record */
 } profiles[] = {
 	{ .id = "nothing", .title = "no profile", .samples = false },
 	{ .id = "ring", .title = "ring, read when it is half full" },
@@ -32,7 +32,7 @@ static const struct Profile {
 };
 static constexpr int RATES[] = { 1, 10, 50 }; /* kHz */
 
-/* Reads the ring of an event, on another CPU, and counts its samples by their address. */
+/* Reads the ring of an event on another CPU, and counts the samples for each address. */
 class Reader {
 public:
 	explicit Reader(const Event &event)
@@ -53,7 +53,7 @@ public:
 			cpu_ = nanoseconds_now(CLOCK_THREAD_CPUTIME_ID);
 		});
 	}
-	/* The CPU time it has taken. */
+	/* Returns the CPU time of the reader. */
 	double end()
 	{
 		ended_ = true;
@@ -63,7 +63,7 @@ public:
 	}
 	uint64_t samples() const { return samples_; }
 
-	static constexpr size_t PAGE = 4096, DATA = 128 * PAGE; /* as perf record */
+	static constexpr size_t PAGE = 4096, DATA = 128 * PAGE; /* like perf record */
 
 private:
 	void read()
@@ -98,8 +98,8 @@ private:
 };
 
 /*
- * What is taken from a task that does nothing but look at the clock: its turns on the CPU, which
- * perf measures with the interrupts in them, less the steps that are no longer than the loop's.
+ * The time that interrupts take from a task that only reads the clock: its time on the CPU, in
+ * which perf includes interrupts, minus the steps that are as short as those of the bare loop.
  */
 static double taken_from_task()
 {
@@ -122,8 +122,8 @@ static double taken_from_task()
 }
 
 struct Result {
-	double cpu; /* taken, % of one CPU */
-	double lost; /* % of the samples that were due */
+	double cpu; /* % of one CPU */
+	double lost; /* % of the expected samples */
 };
 
 static Result measure(const Profile &profile, int khz)
@@ -167,7 +167,8 @@ Table profile(int rounds)
 
 	measuring = "profile";
 	if (cpus.size() < 2)
-		return { {}, { "it wants a second CPU, where the reader is in nobody's way" } };
+		return { {},
+			 { "profile: not measured: it requires two CPUs, one for the reader" } };
 	for (int khz : RATES) {
 		std::vector<double> cpu[std::size(profiles)], lost[std::size(profiles)];
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* How the cost of a rejected hit grows: with breakpoints, threads, CPUs, conditions and tasks. */
+/* How the cost of a rejected hit grows with breakpoints, threads, CPUs, conditions and tasks. */
 #include <pthread.h>
 
 #include <deque>
@@ -14,7 +14,7 @@
 
 static constexpr uint64_t ARRIVALS = Run::SLOTS;
 
-/* Does @body, which arrives, under a breakpoint at which @program rejects each arrival. */
+/* Calls @body, which arrives, with a breakpoint whose @program rejects each arrival. */
 template <typename Body> static void rejected(const char *program, perf_event_attr attr, Body body)
 {
 	if (!suppresses())
@@ -24,7 +24,7 @@ template <typename Body> static void rejected(const char *program, perf_event_at
 	Bench bench(program);
 	Event event(attr);
 
-	/* No argument, and no register, is that. */
+	/* No argument and no register has this value. */
 	bench.globals()->wanted = ~0ull;
 	bench.globals()->registers[0] = ~0ull;
 	event.async(SETSIG, gettid());
@@ -37,14 +37,14 @@ template <typename Body> static void rejected(const char *program, perf_event_at
 
 static void breakpoints(int n)
 {
-	static volatile uint64_t nobody_comes_by[4];
+	static volatile uint64_t never_executed[4];
 
 	rejected("matches", breakpoint(arrive), [=] {
 		std::deque<Event> others;
 
 		for (int i = 1; i < n; i++) {
-			others.emplace_back(breakpoint(Access::EXECUTE, &nobody_comes_by[i],
-						       sizeof(nobody_comes_by[i])));
+			others.emplace_back(breakpoint(Access::EXECUTE, &never_executed[i],
+						       sizeof(never_executed[i])));
 			others.back().enable();
 		}
 		loop();
@@ -58,7 +58,7 @@ static void registers(int n)
 	rejected(name.c_str(), breakpoint(arrive), [] { loop(); });
 }
 
-/* @n threads with a part of the arrivals each, all at once; @pin: each on a CPU of its own. */
+/* @n concurrent threads share the arrivals. With @pin, each thread runs on a different CPU. */
 static void in_threads(int n, bool pin)
 {
 	rejected("matches", inherited(breakpoint(arrive)), [=] {
@@ -87,7 +87,7 @@ static void threads(int n)
 static void on_cpus(int n)
 {
 	if (cpus.size() < static_cast<size_t>(n))
-		unavailable("this machine has fewer");
+		unavailable("this machine has fewer CPUs");
 	in_threads(n, true);
 }
 
@@ -102,7 +102,7 @@ static void tasks(int n)
 	});
 }
 
-/* The first @n is what the others are compared to. */
+/* The other rows are compared with the first value of n. */
 static const struct {
 	const char *id, *title;
 	void (*measure)(int n);

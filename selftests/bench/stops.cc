@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What one would use instead: the ways to be stopped at the one arrival at an address that
- * matters, all in the same loop and under the same condition. Each must stop there, and nowhere
- * else, or there is no figure.
+ * The alternatives: different techniques to be stopped at the one arrival at an address that
+ * matters, all with the same loop and the same condition. A technique has a figure only if it stops
+ * there and nowhere else.
  */
 #include "bench/bench.h"
 
@@ -28,8 +28,8 @@
 #include "lib/ring.h"
 #include "lib/signals.h"
 
-static constexpr int UNAVAILABLE = 4; /* exit code of a child: run->why */
-static constexpr unsigned DEADLINE = 300; /* seconds, for a child */
+static constexpr int UNAVAILABLE = 4; /* exit code of a child, with the reason in run->why */
+static constexpr unsigned DEADLINE = 300; /* seconds for a child */
 
 Run *const run = &shared_with_children<Run>();
 
@@ -59,17 +59,19 @@ bool run_in_child(uint64_t arrivals, uint64_t wanted, void (*body)(int), int arg
 	if (WIFEXITED(status) && WEXITSTATUS(status) == UNAVAILABLE)
 		return false;
 	if (WIFEXITED(status) && WEXITSTATUS(status))
-		_exit(2); /* it has said why */
-	expect("as wait status of what was to measure it", status, 0);
+		_exit(2); /* the child has printed the reason */
+	if (status)
+		give_up(("expected exit code 0, got " + status_text(status) + ": the child")
+				.c_str());
 	return true;
 }
 
-/* On a page of its own, which has nothing else to protect. */
+/* On a separate page, because one technique protects the page. */
 static constexpr size_t PAGE = 4096;
 alignas(PAGE) static volatile uint64_t page[PAGE / sizeof(uint64_t)];
 static volatile uint64_t &word = page[0];
 
-/* What clang lacks: the former in every version, the latter before 15. */
+/* clang lacks the first attribute, and before version 15 the second one. */
 #if __has_attribute(optimize)
 #define FRAME_POINTER __attribute__((optimize("no-omit-frame-pointer")))
 #else
@@ -81,13 +83,13 @@ static volatile uint64_t &word = page[0];
 #define CLEARS_REGISTERS
 #endif
 
-/* With the frame pointer it begins as most functions do, with a push. */
+/* With a frame pointer the function begins with a push, like most functions. */
 KEPT_APART FRAME_POINTER void arrive(uint64_t nth)
 {
 	word = nth;
 }
 
-/* Leaves no trace of the time in the registers, which some compare. */
+/* Leaves no time stamp in the registers, because some techniques compare these. */
 KEPT_APART CLEARS_REGISTERS static void stamp(uint64_t *at)
 {
 	*at = now();
@@ -107,8 +109,8 @@ KEPT_APART void loop(uint64_t from, uint64_t to)
 static pid_t supervised;
 
 /*
- * Of this process and of the one that it supervises, which take turns: a clock that other work on
- * the machine does not touch.
+ * The CPU time of this process and of the one that it supervises, which run by turns. Other work on
+ * the machine does not change it.
  */
 static uint64_t cpu_time()
 {
@@ -120,7 +122,7 @@ static uint64_t cpu_time()
 	return sum;
 }
 
-/* Says whoever has stopped it. */
+/* Called when the loop has been stopped at arrival @nth. */
 static void stopped(uint64_t nth)
 {
 	run->stopped = cpu_time();
@@ -137,7 +139,7 @@ double ticks_of_one()
 	return spread(ticks).median;
 }
 
-/* --- Ways in which the task that arrives decides, or is told. */
+/* --- Techniques in which the arriving task decides or receives a signal */
 
 static uint64_t first_argument(void *context)
 {
@@ -148,12 +150,12 @@ static uint64_t first_argument(void *context)
 #endif
 }
 
-static void is_told(int, siginfo_t *, void *context)
+static void record_stop(int, siginfo_t *, void *context)
 {
 	stopped(first_argument(context));
 }
 
-static void decides(int, siginfo_t *, void *context)
+static void record_if_wanted(int, siginfo_t *, void *context)
 {
 	uint64_t nth = first_argument(context);
 
@@ -209,7 +211,7 @@ static void program_ring(int)
 	perf_event_attr attr = breakpoint(arrive);
 	Bench bench("matches");
 
-	/* The count in the place of the address, from which one sees where the sample is from. */
+	/* The event's count, at the place of the address, identifies the arrival of a sample. */
 	attr.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_READ;
 
 	Event event(attr);
@@ -224,7 +226,7 @@ static void program_ring(int)
 		run->stopped_at = run->wanted;
 }
 
-/* The breakpoint of @attr with a signal to oneself. */
+/* A breakpoint that sends a signal to the task itself. Without @program its handler decides. */
 static void signal_to_self(perf_event_attr attr, const char *program)
 {
 	const int sig = attr.sigtrap ? SIGTRAP : SETSIG;
@@ -234,7 +236,7 @@ static void signal_to_self(perf_event_attr attr, const char *program)
 
 	Event event(attr);
 
-	on_signal(sig, program ? is_told : decides);
+	on_signal(sig, program ? record_stop : record_if_wanted);
 	if (!attr.sigtrap)
 		event.async(sig, gettid());
 	if (!program) {
@@ -290,7 +292,7 @@ static void uprobe(int)
 
 	if (!link)
 		setup_failed("attaching to the uprobe", errno);
-	on_signal(SIGUSR1, is_told);
+	on_signal(SIGUSR1, record_stop);
 	bench.globals()->wanted = run->wanted;
 	loop();
 	bpf_link__destroy(link);
@@ -305,7 +307,7 @@ static void protect(int access)
 		setup_failed("mprotect", errno);
 }
 
-/* The write is let through, one step long. */
+/* Permits the write for one single step. */
 static void on_fault(int, siginfo_t *, void *context)
 {
 	protect(PROT_READ | PROT_WRITE);
@@ -329,44 +331,40 @@ static void protection(int)
 	protect(PROT_READ | PROT_WRITE);
 }
 
-/* --- Ways in which another process decides, or is told. */
+/* --- Techniques in which another process decides or is stopped */
 
-class Tracee {
+/* A tracee that runs the loop each time it is resumed, and then stops again. */
+class LoopTracee : public Tracee {
 public:
-	/* Each time it is let go on it does the loop, and stops again. */
-	Tracee()
-		: child_([] {
-			for (stop_for_tracer();; raise(SIGSTOP))
+	LoopTracee()
+		: Tracee([] {
+			for (;; raise(SIGSTOP))
 				loop();
 			return 0;
 		})
 	{
-		expect("as the signal that stopped it before the loop", wait(), SIGSTOP);
+		must_have_stopped_by(SIGSTOP, "before the loop");
 		supervised = pid();
 	}
 
-	pid_t pid() const { return child_.pid(); }
-	void resume(__ptrace_request how = PTRACE_CONT) { ask(how, 0, 0); }
-	/* The signal it has stopped with. */
-	int wait()
+	/* Resumes it until a SIGTRAP, or returns false at the end of the loop. */
+	bool run_to_trap()
 	{
-		int status = child_.wait();
-
-		return WIFSTOPPED(status) ? WSTOPSIG(status) : -1;
+		resume(PTRACE_CONT);
+		if (has_stopped_by(SIGTRAP))
+			return true;
+		must_have_stopped_by(SIGSTOP, "after the loop");
+		return false;
 	}
-	/* Whether it has been stopped by SIGTRAP; else it has come to the end of the loop. */
-	bool trapped()
+	void run_loop()
 	{
-		int sig = wait();
-
-		if (sig != SIGTRAP)
-			expect("as the signal that stopped it after the loop", sig, SIGSTOP);
-		return sig == SIGTRAP;
+		resume(PTRACE_CONT);
+		must_have_stopped_by(SIGSTOP, "after the loop");
 	}
 	void step()
 	{
 		resume(PTRACE_SINGLESTEP);
-		expect("as the signal after one step", wait(), SIGTRAP);
+		must_have_stopped_by(SIGTRAP, "after one step");
 	}
 	user_regs_struct registers() const
 	{
@@ -389,28 +387,33 @@ public:
 	}
 
 private:
+	void must_have_stopped_by(int sig, const char *when) const
+	{
+		if (!has_stopped_by(sig))
+			give_up(("expected stopped by " + signal_name(sig) + ", got " +
+				 status_text(status()) + ": the tracee " + when)
+					.c_str());
+	}
 	void ask(__ptrace_request what, uint64_t address, uint64_t data) const
 	{
 		if (ptrace(what, pid(), address, data))
 			setup_failed("ptrace", errno);
 	}
-
-	Child child_;
 };
 
 static const uint64_t address = reinterpret_cast<uintptr_t>(arrive);
 
-/* As everybody does it: out with the breakpoint, one step, in with it. */
+/* As all debuggers do it: remove the breakpoint, step, insert the breakpoint again. */
 static void ptrace_int3(int)
 {
-	Tracee tracee;
+	LoopTracee tracee;
 	uint64_t original, int3;
 
 	memcpy(&original, reinterpret_cast<void *>(arrive), sizeof(original));
 	int3 = (original & ~0xffull) | 0xcc;
 	run->began = cpu_time();
 	tracee.write_code(int3);
-	while (tracee.resume(), tracee.trapped()) {
+	while (tracee.run_to_trap()) {
 		user_regs_struct registers = tracee.registers();
 
 		expect("as the address of an INT3", --registers.rip, address);
@@ -425,11 +428,11 @@ static void ptrace_int3(int)
 
 static void ptrace_debug_register(int)
 {
-	Tracee tracee;
+	LoopTracee tracee;
 
 	tracee.set_debug_register(0, address);
-	tracee.set_debug_register(7, 1); /* number 0, for this task, on execution */
-	while (tracee.resume(), tracee.trapped()) {
+	tracee.set_debug_register(7, 1); /* DR0, local, execute */
+	while (tracee.run_to_trap()) {
 		user_regs_struct registers = tracee.registers();
 
 		expect("as the address of a breakpoint", registers.rip, address);
@@ -439,10 +442,10 @@ static void ptrace_debug_register(int)
 	}
 }
 
-/* As rr sets it up: it knows the registers of the arrival that it wants to be at. */
+/* As rr does it: it knows the registers of the wanted arrival. */
 static void program_rr(int)
 {
-	Tracee tracee;
+	LoopTracee tracee;
 	Bench notes("notes_registers"), compares("compares_registers");
 	perf_event_attr attr = breakpoint(arrive);
 
@@ -453,8 +456,7 @@ static void program_rr(int)
 
 		notes.globals()->wanted = run->wanted;
 		event.enable(notes);
-		tracee.resume();
-		expect("as the signal that stopped it after the loop", tracee.wait(), SIGSTOP);
+		tracee.run_loop();
 	}
 	memcpy(compares->bss->registers, notes->bss->registers, sizeof(notes->bss->registers));
 
@@ -465,7 +467,7 @@ static void program_rr(int)
 	attr.disabled = 0;
 	run->began = cpu_time();
 	event.modify(attr);
-	while (tracee.resume(), tracee.trapped()) {
+	while (tracee.run_to_trap()) {
 		user_regs_struct registers = tracee.registers();
 
 		expect("as the address of a breakpoint", registers.rip, address);
@@ -475,8 +477,8 @@ static void program_rr(int)
 }
 
 /*
- * gdb writes into what is shared where it was stopped: nothing it prints need be understood. Had
- * it stopped once more, its script would be over before the loop.
+ * gdb writes the arrival at which it has stopped into the shared memory, so that its output need
+ * not be parsed. If it stopped once more, its script would end before the loop does.
  */
 static void gdb(const char *command)
 {
@@ -519,8 +521,9 @@ static void gdb(const char *command)
 
 	if (WIFEXITED(status) && WEXITSTATUS(status) == UNAVAILABLE)
 		unavailable("gdb is not installed");
-	expect("as gdb's wait status", status, 0);
-	expect("ends of the loop", run->ended, 1);
+	if (status)
+		give_up(("expected exit code 0, got " + status_text(status) + ": gdb").c_str());
+	expect("complete loops", run->ended, 1);
 }
 
 static void gdb_software(int)
@@ -535,7 +538,7 @@ static void gdb_hardware(int)
 #else
 static void x86_alone(int)
 {
-	unavailable("the bench knows it on x86 alone");
+	unavailable("the benchmark implements it on x86 only");
 }
 
 static constexpr auto protection = x86_alone, ptrace_int3 = x86_alone,
@@ -543,25 +546,25 @@ static constexpr auto protection = x86_alone, ptrace_int3 = x86_alone,
 		      gdb_software = x86_alone, gdb_hardware = x86_alone;
 #endif
 
-/* DECIDES: a program does, in the kernel, and what it rejects is suppressed. SLOW: 100 arrivals do. */
+/* DECIDES: a program decides, and rejected hits are suppressed. SLOW: 100 arrivals are enough. */
 enum : uint32_t { DECIDES = 1, NO_STOP = 2, SLOW = 4 };
 
 namespace {
-struct Way {
+struct Technique {
 	const char *id, *title;
 	void (*measure)(int);
 	uint32_t flags = 0;
 
 	bool stops() const { return !(flags & NO_STOP); }
-	/* Of which it is to stop at one of the last. */
+	/* One of the last arrivals is the one at which to stop. */
 	uint64_t arrivals() const { return flags & SLOW ? 100 : 1000; }
 };
 } // namespace
 
-static constexpr Way ways[] = {
+static constexpr Technique techniques[] = {
 	{ "bare", "bare call", bare, NO_STOP },
 	{ "counting", "counting breakpoint (the floor)", counting, NO_STOP },
-	{ "sampling", "sampling, nobody told", sampling, NO_STOP },
+	{ "sampling", "sampling, no reader", sampling, NO_STOP },
 	{ "program.async", "program, O_ASYNC", program_async, DECIDES },
 	{ "program.sigtrap", "program, sigtrap", program_sigtrap, DECIDES },
 	{ "program.ring", "program, ring", program_ring, DECIDES },
@@ -587,40 +590,42 @@ bool hits_again()
 	return !SAVES_HIT && observe({ .async = Async::TO_THREAD }, no_program).count > HITS;
 }
 
-/* Empty if it has stopped where it should and nowhere else, or why there is no figure. */
-static std::string try_way(const Way &way, uint64_t arrivals, uint64_t wanted)
+/* Returns "" if it has stopped exactly at the wanted arrival, or why there is no figure. */
+static std::string try_technique(const Technique &technique, uint64_t arrivals, uint64_t wanted)
 {
-	measuring = way.id;
-	if (!run_in_child(arrivals, wanted, way.measure))
+	measuring = technique.id;
+	if (!run_in_child(arrivals, wanted, technique.measure))
 		return run->why;
-	if (way.flags & DECIDES && run->stops == arrivals && !suppresses())
-		return "it stops at each: the kernel does not suppress";
-	expect("stops", run->stops, way.stops());
-	if (way.stops())
+	if (technique.flags & DECIDES && run->stops == arrivals && !suppresses())
+		return "it stops at each arrival: the kernel does not suppress";
+	expect("stops", run->stops, technique.stops());
+	if (technique.stops())
 		expect("as the arrival at which it stopped", run->stopped_at, wanted);
 	return "";
 }
 
-enum { BARE, FLOOR }; /* of ways */
+enum { BARE, FLOOR }; /* indices of techniques */
 
 Table stops(int rounds)
 {
 	Table table;
-	std::vector<double> ticks[std::size(ways)];
+	std::vector<double> ticks[std::size(techniques)];
 
-	for (const Way &way : ways)
-		table.rows.push_back({ way.id, way.title, bool(way.flags & DECIDES) });
+	for (const Technique &technique : techniques)
+		table.rows.push_back(
+			{ technique.id, technique.title, bool(technique.flags & DECIDES) });
 	for (int round = 0; round < rounds; round++)
-		for (size_t i = 0; i < std::size(ways); i++) {
+		for (size_t i = 0; i < std::size(techniques); i++) {
 			std::string &why = table.rows[i].why;
 
 			if (why.empty())
-				why = try_way(ways[i], ways[i].arrivals(), ways[i].arrivals() - 10);
+				why = try_technique(techniques[i], techniques[i].arrivals(),
+						    techniques[i].arrivals() - 10);
 			if (why.empty())
 				ticks[i].push_back(ticks_of_one());
 		}
 
-	for (size_t i = 0; i < std::size(ways); i++) {
+	for (size_t i = 0; i < std::size(techniques); i++) {
 		if (ticks[i].empty())
 			continue;
 
@@ -634,31 +639,31 @@ Table stops(int rounds)
 	return table;
 }
 
-static const Way &way_of(const char *id)
+static const Technique &technique_of(const char *id)
 {
-	return *std::find_if(std::begin(ways), std::end(ways),
-			     [=](const Way &way) { return !strcmp(way.id, id); });
+	return *std::find_if(std::begin(techniques), std::end(techniques),
+			     [=](const Technique &technique) { return !strcmp(technique.id, id); });
 }
 
 /*
- * A debugger that replays runs freely to the n-th arrival if it knows when that is, and asks at
- * each one if it does not. What is measured is what the asking adds.
+ * A debugger that replays can run freely to the nth arrival if it knows the time of that, and must
+ * check each arrival if it does not. Measures the time that checking adds.
  */
 Table replay(int rounds)
 {
 	constexpr uint64_t MOST = 1000000;
-	constexpr double TOO_LONG = 10, ENOUGH = 5; /* seconds: for one, and for all of an n */
+	constexpr double TOO_LONG = 10, ENOUGH = 5; /* seconds for one seek, and for all of one n */
 	const struct {
-		const Way &way;
+		const Technique &technique;
 		const char *figure, *name;
 	} seeks[] = {
-		{ ways[BARE], "freely", "running freely" },
-		{ way_of("program.rr"), "program adds", "the program" },
-		{ way_of("ptrace.int3"), "INT3 adds", "ptrace INT3" },
+		{ techniques[BARE], "freely", "running freely" },
+		{ technique_of("program.rr"), "program adds", "the program" },
+		{ technique_of("ptrace.int3"), "INT3 adds", "ptrace INT3" },
 	};
 	enum { FREELY, PROGRAM, INT3, SEEKS };
 	Table table;
-	double expected[SEEKS] = {}; /* seconds, ten times what the last n has taken */
+	double expected[SEEKS] = {}; /* seconds, ten times those of the previous n */
 
 	for (uint64_t n = 10; n <= MOST; n *= 10) {
 		Row row = { std::to_string(n), "arrival " + std::to_string(n), true };
@@ -669,7 +674,7 @@ Table replay(int rounds)
 			for (int i = 0; i < SEEKS; i++) {
 				if (expected[i] > TOO_LONG)
 					continue;
-				row.why = try_way(seeks[i].way, n, n - 1);
+				row.why = try_technique(seeks[i].technique, n, n - 1);
 				if (!row.why.empty())
 					break;
 				us[i].push_back((run->stopped - run->began) / 1e3);
@@ -688,7 +693,7 @@ Table replay(int rounds)
 				if (us[i].empty()) {
 					table.notes.push_back(
 						row.title + ": " + seeks[i].name +
-						" left out, for it would take more than 10 s");
+						" not measured: it would take more than 10 s");
 					continue;
 				}
 				row.figures.push_back({ seeks[i].figure, spread(us[i]).median });
@@ -703,6 +708,6 @@ Table replay(int rounds)
 		}
 		table.rows.push_back(row);
 	}
-	table.notes.push_back("rr's author measured 94 % less, of a whole replay");
+	table.notes.push_back("the author of rr measured 94 % less for a whole replay");
 	return table;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What one hit of a breakpoint costs the task that hits it, and one of a hardware counter, by what
- * hangs on the event.
+ * The cost of one hit of a breakpoint for the task that hits it, and of one overflow of a hardware
+ * counter, for different set-ups of the event.
  */
 #include "bench/bench.h"
 
@@ -17,26 +17,26 @@
 #include "lib/ring.h"
 #include "lib/sysctl.h"
 
-/* What there is; without COUNTING or NO_EVENT a breakpoint that samples. */
+/* Parts of a set-up. Without NO_EVENT or COUNTING there is a breakpoint that samples. */
 enum : uint32_t {
 	NO_EVENT = 1,
 	COUNTING = 2,
-	RING = 4, /* mapped; nobody sleeps in poll(2) */
+	RING = 4, /* mapped, but no task sleeps in poll(2) */
 	ASYNC = 8, /* O_ASYNC and F_SETSIG, to the thread that hits */
-	TRAPS = 16, /* attr.sigtrap: to itself */
-	REJECTS = 32, /* says the program; without this and ACCEPTS there is none */
-	BY_REGISTERS = 64,
-	ACCEPTS = 128,
+	TRAPS = 16, /* attr.sigtrap */
+	REJECTS = 32, /* a program that rejects */
+	BY_REGISTERS = 64, /* it compares 16 registers */
+	ACCEPTS = 128, /* a program that accepts */
 };
 
 namespace {
-struct Way {
+struct EventSetup {
 	const char *id, *title;
 	uint32_t has = 0;
 };
 } // namespace
 
-static constexpr Way ways[] = {
+static constexpr EventSetup setups[] = {
 	{ "bare", "bare call", NO_EVENT },
 	{ "counting", "counting breakpoint (the floor)", COUNTING },
 	{ "sampling", "sampling, no ring" },
@@ -58,17 +58,17 @@ static constexpr Way ways[] = {
 static constexpr int WARM_UP = 100, ROUNDS = 1000;
 static std::array<uint64_t, ROUNDS> taken;
 
-/* @attr is that of the event, which @hit hits once. */
-template <typename Hit> static Row measure(const Way &way, perf_event_attr attr, Hit hit)
+/* Measures @setup with an event of @attr, which @hit hits once. */
+template <typename Hit> static Row measure(const EventSetup &setup, perf_event_attr attr, Hit hit)
 {
-	const uint32_t has = way.has;
+	const uint32_t has = setup.has;
 	const bool accepted = !(has & REJECTS);
-	Row row = { way.id, way.title, bool(has & (REJECTS | ACCEPTS)) };
+	Row row = { setup.id, setup.title, bool(has & (REJECTS | ACCEPTS)) };
 	std::optional<Event> event;
 	std::optional<Ring> ring;
 	std::optional<Bench> program;
 
-	measuring = way.id;
+	measuring = setup.id;
 	if (has & TRAPS && !has_sigtrap()) {
 		row.why = "the kernel has no attr.sigtrap";
 		return row;
@@ -98,7 +98,7 @@ template <typename Hit> static Row measure(const Way &way, perf_event_attr attr,
 	if (event)
 		event->enable();
 
-	/* The program's runs are counted in the warm-up alone, since that has a price of its own. */
+	/* Count the runs of the program only during warm-up, because counting has a cost, too. */
 	{
 		Fd stats(program ? bpf_enable_stats(BPF_STATS_RUN_TIME) : -1);
 
@@ -120,7 +120,7 @@ template <typename Hit> static Row measure(const Way &way, perf_event_attr attr,
 		event->disable();
 		expect("hits counted", event->count(), 2 * WARM_UP + ROUNDS);
 	}
-	/* Of a rejected hit they are what stock and patched differ in. */
+	/* Not for rejected hits, whose signals depend on the kernel. */
 	if (accepted) {
 		const uint64_t all = 2 * WARM_UP + ROUNDS;
 
@@ -143,36 +143,37 @@ Table hits(int)
 {
 	Table table;
 
-	for (const Way &way : ways)
-		table.rows.push_back(measure(way, breakpoint(hit), hit));
+	for (const EventSetup &setup : setups)
+		table.rows.push_back(measure(setup, breakpoint(hit), hit));
 	return table;
 }
 
-/* With the call that makes the NMI, whose price is that without an event. */
+/* Includes the call that raises the NMI, whose cost is that of the row without an event. */
 Table overflows(int)
 {
 	Table table;
 
 	if (std::ranges::count(usable_contexts(), NMI) == 0) {
 		table.rows.push_back({ "nmi", "an overflow in an NMI" });
-		table.rows.back().why = "there is no PMU that makes an NMI on demand";
+		table.rows.back().why = "the test PMU, which raises NMIs on demand, is not loaded";
 		return table;
 	}
 
 	const Hits nmis(NMI);
 	Sysctl rate("kernel/perf_event_max_sample_rate");
 
-	rate.set(100'000'000); /* or they are throttled */
-	for (const Way &way : ways) {
-		if (way.has & BY_REGISTERS)
+	rate.set(100'000'000); /* so that the counter is not throttled */
+	for (const EventSetup &setup : setups) {
+		if (setup.has & BY_REGISTERS)
 			continue;
-		table.rows.push_back(measure(way, hardware(), [&nmis](uint64_t) { nmis.make(1); }));
+		table.rows.push_back(
+			measure(setup, hardware(), [&nmis](uint64_t) { nmis.make(1); }));
 
 		Row &row = table.rows.back();
 
-		row.title = way.has & NO_EVENT ? "NMI, no counter" :
-			    way.has & COUNTING ? "counter that only counts (the floor)" :
-						 way.title;
+		row.title = setup.has & NO_EVENT   ? "NMI, no counter"
+			    : setup.has & COUNTING ? "counter that only counts (the floor)"
+						   : setup.title;
 	}
 	return table;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The programs whose price perf_bpf_bench measures. They do nothing else, not even count their
- * runs: what they cost is what it costs to call them.
+ * The programs whose cost perf_bpf_bench measures. They do not even count their runs, so that their
+ * cost is mainly that of calling them.
  */
 #include <linux/bpf.h>
 #include <linux/bpf_perf_event.h>
@@ -10,8 +10,8 @@
 #include <bpf/bpf_tracing.h>
 
 __u32 verdict;
-__u64 wanted; /* of the first argument, or of the word that is watched */
-__u64 registers[16]; /* that compares_registers wants, in the order of REGISTER() */
+__u64 wanted; /* value of the first argument or of the watched word */
+__u64 registers[16]; /* wanted by compares_registers(), in the order of REGISTER() */
 
 SEC("perf_event")
 int answers(struct bpf_perf_event_data *ctx)
@@ -26,7 +26,7 @@ int matches(struct bpf_perf_event_data *ctx)
 	return PT_REGS_PARM1(&ctx->regs) == wanted;
 }
 
-/* A write: memory has the new value. If it cannot be read, deliver. */
+/* After a write, memory has the new value. Accept if it cannot be read. */
 SEC("perf_event")
 int watches(struct bpf_perf_event_data *ctx)
 {
@@ -35,7 +35,7 @@ int watches(struct bpf_perf_event_data *ctx)
 	return bpf_probe_read_user(&value, sizeof(value), (void *)ctx->addr) || value == wanted;
 }
 
-/* On a uprobe. */
+/* For a uprobe. */
 SEC("kprobe")
 int signals(struct pt_regs *ctx)
 {
@@ -44,14 +44,14 @@ int signals(struct pt_regs *ctx)
 	return 0;
 }
 
-/* The general registers: on x86 the first fifteen in pt_regs, and the stack pointer. */
+/* The general registers: on x86 the first fifteen in pt_regs and the stack pointer. */
 #ifdef __TARGET_ARCH_x86
 #define REGISTER(ctx, i) (((const __u64 *)&(ctx)->regs)[(i) < 15 ? (i) : 19])
 #else
 #define REGISTER(ctx, i) ((ctx)->regs.regs[i])
 #endif
 
-/* For a debugger that wants to come back to where they are what they are now. */
+/* For a debugger that wants to return to the arrival with these registers. */
 SEC("perf_event")
 int notes_registers(struct bpf_perf_event_data *ctx)
 {
@@ -65,8 +65,8 @@ int notes_registers(struct bpf_perf_event_data *ctx)
 }
 
 /*
- * As a debugger that looks for one arrival among many; they compare all, whatever the first says.
- * No loop, which the compiler might not unroll.
+ * For a debugger that looks for one arrival among many. They compare all registers even if the
+ * first one differs. Not a loop, which the compiler might not unroll.
  */
 #define DIFFERENT(i) (REGISTER(ctx, i) ^ registers[i])
 #define DIFFERENT_4(i) DIFFERENT(i) | DIFFERENT(i + 1) | DIFFERENT(i + 2) | DIFFERENT(i + 3)
@@ -83,7 +83,7 @@ COMPARES(compares_4, DIFFERENT_4(0))
 COMPARES(compares_8, DIFFERENT_4(0) | DIFFERENT_4(4))
 COMPARES(compares_registers, DIFFERENT_4(0) | DIFFERENT_4(4) | DIFFERENT_4(8) | DIFFERENT_4(12))
 
-/* A profile that is made in the kernel, as in uses/profile.cc. */
+/* A profile that is made in the kernel, see uses/profile.cc. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);

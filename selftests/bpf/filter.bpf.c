@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The programs that the tests attach. No CO-RE and no vmlinux.h: they load on a kernel without
- * BTF. The globals are one memory-mapped array, so a test steers and reads them without system
- * calls, from a signal handler too.
+ * The programs that the tests attach. Without CO-RE and vmlinux.h, so that they load on a kernel
+ * without BTF. The globals are in a memory-mapped array, so that tests can access them without
+ * system calls, even from a signal handler.
  */
 #include <linux/bpf.h>
 #include <linux/bpf_perf_event.h>
@@ -12,14 +12,14 @@
 #include <bpf/bpf_tracing.h>
 #include "filter.h"
 
-__u32 verdict; /* what the program returns when the condition holds; else it returns 0 */
+__u32 verdict; /* the return value if the condition is true; otherwise it is 0 */
 __u32 condition; /* enum filter_condition */
-__u64 wanted; /* what the argument or the address is compared with */
-__u32 task; /* tgid whose tracepoint and kprobe hits count: these programs see all tasks */
+__u64 wanted; /* with which the argument, the address or the value is compared */
+__u32 task; /* tgid: programs on tracepoints and kprobes see the hits of all tasks */
 __u64 runs;
-__u64 dawdle; /* nanoseconds that a program takes which is slow on purpose */
-__u64 work; /* turns of a program that works */
-struct filter_look look; /* of the last run of a program that looks */
+__u64 dawdle; /* nanoseconds that checks_cookie() takes */
+__u64 work; /* iterations of works() */
+struct filter_look look; /* of the last run */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
@@ -99,8 +99,8 @@ int reads_cookie(struct bpf_perf_event_data *ctx)
 }
 
 /*
- * Its attachments all have the cookie that is wanted, so that it knows any other for wrong. It is
- * slow, as what its event does meanwhile on another CPU must not change what it sees.
+ * All attachments have the same cookie, so any other one is wrong. Slow, so that the event can
+ * change on another CPU while the program runs.
  */
 SEC("perf_event")
 int checks_cookie(struct bpf_perf_event_data *ctx)
@@ -115,7 +115,7 @@ int checks_cookie(struct bpf_perf_event_data *ctx)
 	return verdict;
 }
 
-/* As long as it likes: few instructions for the verifier, each of which copies a block. */
+/* Runs for a long time with few instructions for the verifier, because each copies a block. */
 SEC("perf_event")
 int works(struct bpf_perf_event_data *ctx)
 {
@@ -148,8 +148,8 @@ int gets_stack_id(struct bpf_perf_event_data *ctx)
 }
 
 /*
- * The programs below get one frame of the stack, for which the kernel takes the callchain of the
- * sample before they run. Then they make the kernel unwind another stack into the same buffer.
+ * The next programs get one frame of the stack, for which the kernel takes the callchain of the
+ * sample before they run, and then make the kernel unwind another stack into the same buffer.
  */
 static __always_inline void get_one_frame(struct bpf_perf_event_data *ctx)
 {
@@ -189,7 +189,7 @@ int prints(struct bpf_perf_event_data *ctx)
 	return verdict;
 }
 
-/* This one does not look at the stack. */
+/* Does not read the stack. */
 SEC("perf_event")
 int prints_alone(struct bpf_perf_event_data *ctx)
 {
@@ -226,7 +226,7 @@ int tail_calls(struct bpf_perf_event_data *ctx)
 	return 0;
 }
 
-/* Behind the context that the verifier knows, the kernel keeps pointers: to regs, sample, event. */
+/* struct bpf_perf_event_data_kern, which ctx points to, has pointers to regs, data and event. */
 static __always_inline void read_sample(void *ctx)
 {
 	const void *sample = 0;
@@ -243,10 +243,10 @@ int reads_sample(struct bpf_perf_event_data *ctx)
 	return verdict;
 }
 
-/* Not static, so another program can take its place. */
+/* Not static, so that another program can replace it. */
 __noinline int can_be_replaced(struct bpf_perf_event_data *ctx)
 {
-	asm volatile("" ::"r"(ctx)); /* or the caller would not pass it */
+	asm volatile("" ::"r"(ctx)); /* otherwise the compiler drops the argument */
 	return verdict;
 }
 
@@ -304,7 +304,7 @@ int on_kprobe(void *ctx)
 	return on_trace();
 }
 
-/* On sys_enter, which has no event: counts getppid(2), the hit of the tests' tracing events. */
+/* On the raw tracepoint sys_enter: counts only getppid(2), which the tests' tracing events hit. */
 SEC("raw_tracepoint")
 int on_raw_tracepoint(struct bpf_raw_tracepoint_args *ctx)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Programs that use a map each, with a task doing bpf(2) on the same map, which they may have
- * preempted in the midst of it. What a helper says then must be what it says to one that is alone.
+ * Programs that each use a map on which a task calls bpf(2). They may have preempted that task in
+ * the system call. Their helpers must work as if the map were not shared.
  */
 #include <linux/bpf.h>
 #include <linux/bpf_perf_event.h>
@@ -9,10 +9,10 @@
 #include "shared.h"
 
 __u64 runs;
-__u64 wrong; /* runs whose helpers said something else */
-long said; /* what the last of those was told */
+__u64 wrong; /* runs in which a helper failed */
+long said; /* what the helper returned in the last of these */
 
-struct shared_value own; /* the program's: its number is the run's */
+struct shared_value own; /* the program's value, with the number of the run */
 
 struct prefix {
 	__u32 bits;
@@ -61,7 +61,7 @@ struct {
 	__type(value, struct shared_storage);
 } task_storage SEC(".maps");
 
-/* All accept: what is not run is not delivered. */
+/* All programs accept: a hit whose program does not run is not delivered. */
 static __always_inline int done(int sane, long last)
 {
 	if (!sane) {
@@ -97,7 +97,7 @@ int in_lru_hash(void *ctx)
 	return keeps(&lru_hash);
 }
 
-/* An update may have to allocate, in what may be an NMI. */
+/* Only a lookup: an update would have to allocate memory, maybe in an NMI. */
 SEC("perf_event")
 int in_lpm_trie(void *ctx)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The maps of shared.bpf.c, which a program shares with a task in bpf(2). */
+/* Shared by shared.bpf.c and user space: the maps that a program shares with a task in bpf(2). */
 #ifndef SHARED_H
 #define SHARED_H
 
-#define SHARED_KEYS 64 /* that the task updates and deletes; the next one is the program's */
-#define SHARED_VALUE 16384 /* bytes: copying them takes its time */
-#define SHARED_STORAGE 4096 /* of task storage newer kernels allocate no more than 8192 */
+#define SHARED_KEYS 64 /* keys of the task; the program uses the next one */
+#define SHARED_VALUE 16384 /* bytes, so that copying takes some time */
+#define SHARED_STORAGE 4096 /* newer kernels limit task storage to 8192 bytes */
 #define SHARED_FRAMES 8
 
 struct shared_value {

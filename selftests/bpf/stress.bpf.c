@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The programs of perf_bpf_stress: one that gives verdicts by a rule and keeps its own books,
- * and two on kprobes that get in its way.
+ * The programs of perf_bpf_stress: one that decides by a rule and counts, and two on kprobes that
+ * disturb hits.
  */
 #include <linux/bpf.h>
 #include <linux/bpf_perf_event.h>
@@ -9,11 +9,11 @@
 #include <bpf/bpf_tracing.h>
 #include "stress.h"
 
-/* Set before the load: a kernel without the helper must not see the call. */
+/* Set before loading, so that the verifier of a kernel without the helper removes the call. */
 const volatile __u32 knows_cookies;
 
 __u64 seed, mask, cookie;
-__u64 from_memory; /* the value is in @value, since the registers of the hit are the kernel's */
+__u64 from_memory; /* use @value, because the registers of the hit are those of the kernel */
 __u64 value;
 
 __u64 runs, accepted, accepted_sum, wrong_cookies;
@@ -23,7 +23,7 @@ int decides(struct bpf_perf_event_data *ctx)
 {
 	__u64 brought = PT_REGS_PARM1(&ctx->regs);
 
-	/* Or clang chooses between two addresses, and no verifier takes that for ctx. */
+	/* Or clang selects between two addresses, which the verifier does not accept for ctx. */
 	asm volatile("" : "+r"(brought));
 	if (from_memory)
 		brought = value;
@@ -44,7 +44,7 @@ struct {
 	__type(value, __u64);
 } steps SEC(".maps");
 
-/* On functions that a hit goes through, in all tasks. */
+/* On kernel functions that handle hits, in all tasks. */
 SEC("kprobe")
 int steps_in(void *ctx)
 {
@@ -59,7 +59,7 @@ __u64 reader; /* tgid */
 __u64 watched; /* address */
 __u64 reads;
 
-/* Reads the word that its own task watches: a hit while a program runs. */
+/* Reads the word that its own task watches, which is a hit while a program runs. */
 SEC("kprobe")
 int reads_watched(void *ctx)
 {

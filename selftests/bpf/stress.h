@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What stress.bpf.c and perf_bpf_stress must agree on. */
+/* Shared by stress.bpf.c and perf_bpf_stress. */
 #ifndef STRESS_H
 #define STRESS_H
 
 /*
- * The rule by which a hit is accepted: a hash of the round's seed and of the value that the hit
- * brings along, so that whoever hits can tell beforehand. @mask 0 accepts all, 7 one in 8.
+ * Whether a hit is accepted: by a hash of the round's seed and the hit's value, so that the task
+ * that hits can predict it. A @mask of 0 accepts all hits, one of 7 accepts one in 8.
  */
 static inline int accepts(unsigned long long seed, unsigned long long value,
 			  unsigned long long mask)

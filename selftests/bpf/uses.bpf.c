@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The programs of the examples, one each. What a program returns is the whole interface: 0, and
- * the hit has happened to nobody; anything else, and it is delivered. No CO-RE and no vmlinux.h:
+ * The programs of the examples. The return value is the whole interface: 0 rejects the hit, which
+ * then has no side effect, and any other value delivers it. Without CO-RE and vmlinux.h, so that
  * they load on a kernel without BTF.
  */
 #include <linux/bpf.h>
@@ -14,7 +14,7 @@ static __always_inline __u32 thread(void)
 	return bpf_get_current_pid_tgid();
 }
 
-/* uses/seek.cc: the n-th arrival at which those registers that matter have their values. */
+/* uses/seek.cc: accepts the nth arrival at which all registers that matter have their values. */
 __u64 seek_values[4]; /* of the registers of the first four arguments */
 __u32 seek_matters; /* bit i: seek_values[i] is compared */
 __u64 seek_nth, seek_seen;
@@ -35,7 +35,7 @@ int seek(struct bpf_perf_event_data *ctx)
 	return ++seek_seen == seek_nth;
 }
 
-/* uses/watchpoint.cc: a write by another thread than the owner, or of a forbidden value. */
+/* uses/watchpoint.cc: accepts a write by a thread other than the owner, or of a forbidden value. */
 __u32 watch_owner;
 __u64 watch_forbidden;
 __u64 watch_writes;
@@ -48,12 +48,12 @@ int watch(struct bpf_perf_event_data *ctx)
 	__sync_fetch_and_add(&watch_writes, 1);
 	if (thread() != watch_owner)
 		return 1;
-	/* The write is done: memory holds the new value. If it cannot be read, deliver. */
+	/* The write is done, so memory has the new value. Accept if it cannot be read. */
 	return bpf_probe_read_user(&value, sizeof(value), (void *)ctx->addr) ||
 	       value == watch_forbidden;
 }
 
-/* uses/profile.cc: counts the addresses in a range at which a clock finds the CPU. */
+/* uses/profile.cc: counts how often a clock finds the CPU at which address of a range. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);
@@ -61,7 +61,7 @@ struct {
 	__type(value, __u64);
 } profile_counts SEC(".maps");
 
-__u64 profile_from, profile_to; /* the range; its end is not in it */
+__u64 profile_from, profile_to; /* the range, without profile_to */
 __u64 profile_inside, profile_user, profile_kernel, profile_idle;
 
 SEC("perf_event")
@@ -69,7 +69,7 @@ int profile(struct bpf_perf_event_data *ctx)
 {
 	__u64 ip = PT_REGS_IP(&ctx->regs), one = 1, *count;
 
-	/* The kernel has the upper half of the address space, and the idle task has id 0. */
+	/* Kernel addresses are in the upper half, and the idle task has id 0. */
 	__sync_fetch_and_add((__s64)ip < 0 ? &profile_kernel : &profile_user, 1);
 	if (!thread())
 		__sync_fetch_and_add(&profile_idle, 1);
@@ -84,7 +84,7 @@ int profile(struct bpf_perf_event_data *ctx)
 	return 0;
 }
 
-/* uses/hotpatch.cc: calls that touch what is being changed; 0 as argument touches nothing. */
+/* uses/hotpatch.cc: accepts calls that the change concerns: with an argument above 0. */
 __u64 hotpatch_calls;
 
 SEC("perf_event")
@@ -94,7 +94,7 @@ int hotpatch(struct bpf_perf_event_data *ctx)
 	return PT_REGS_PARM1(&ctx->regs) != 0;
 }
 
-/* uses/safepoint.cc: polls by one thread, or by all but one. */
+/* uses/safepoint.cc: accepts polls by one thread, or by all but one. */
 __u32 safepoint_only, safepoint_except;
 __u64 safepoint_polls;
 
@@ -108,7 +108,7 @@ int safepoint(struct bpf_perf_event_data *ctx)
 	return thread() != safepoint_except;
 }
 
-/* uses/throttle.cc: events on a range of addresses, beyond a budget that all threads share. */
+/* uses/throttle.cc: accepts events in a range of addresses beyond a budget of all threads. */
 __u64 throttle_from, throttle_to;
 __u64 throttle_budget, throttle_used;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Attributes: valid ones of each kind, varied, and then with a field or two spoilt. */
+/* Attributes: valid ones of each kind, varied, sometimes with one or two invalid fields. */
 #include "fuzz/fuzz.h"
 
 #include <cstring>
@@ -7,7 +7,7 @@
 
 #include "lib/hit.h"
 
-/* A cpu-clock that is due before its interrupt has ended leaves no time for anything else. */
+/* Not shorter: a cpu-clock that expires during its own interrupt would block the CPU. */
 uint64_t clock_period(Random &random)
 {
 	return random.of<uint64_t>({ 200'000, 1'000'000, 10'000'000, 1ull << 62 });
@@ -33,7 +33,7 @@ static perf_event_attr of_other(Random &random)
 	switch (random.below(pmu ? 12 : 8)) {
 	case 8 ... 11:
 		attr.type = pmu;
-		/* All that it can do, and what it cannot. */
+		/* All valid values and an invalid one. */
 		attr.config = random.below(17);
 		attr.exclude_kernel = 0;
 		break;
@@ -194,7 +194,7 @@ perf_event_attr attributes(Worker &w, bool of_breakpoints)
 	perf_event_attr attr = of_breakpoints ? of_breakpoint(w.random) : of_other(w.random);
 
 	vary(attr, w.random);
-	/* What is spoilt once can still be valid, what is spoilt twice hardly. */
+	/* Spoilt once, the attributes can still be valid; spoilt twice, hardly. */
 	if (w.random.one_in(4))
 		spoil(attr, w);
 	if (w.random.one_in(24))

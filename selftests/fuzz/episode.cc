@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* An episode: two threads, and the children that they fork, on a pool of descriptors. */
+/* An episode: two threads and their forked children use a pool of descriptors. */
 #include "fuzz/fuzz.h"
 
 #include <signal.h>
@@ -23,7 +23,7 @@ bool has_prctl;
 int mail[2];
 volatile uint64_t watched[4];
 
-/* In an order that a seed depends on. */
+/* The order must not change, because the meaning of a seed depends on it. */
 const std::vector<Kind> &kinds()
 {
 	static const std::vector<Kind> all = [] {
@@ -68,7 +68,7 @@ void Worker::hits()
 
 void Worker::run(int calls)
 {
-	/* Each has a taste of its own: it is excess and abstinence that bring about rare meetings. */
+	/* Each worker prefers some calls and avoids others: rare sequences become likely. */
 	const std::vector<Kind> &all = kinds();
 	unsigned weights[MOST_KINDS], sum = 0;
 
@@ -102,7 +102,7 @@ static void on_signal(int)
 	counts->signals.fetch_add(1, std::memory_order_relaxed);
 }
 
-/* Every eighth episode has no rights but those that its open descriptors give it. */
+/* Every eighth episode is unprivileged, and has only the rights of its open descriptors. */
 static void drop_rights()
 {
 	constexpr uid_t NOBODY = 65534;
@@ -120,7 +120,7 @@ void episode(uint64_t seed)
 	setpgid(0, 0);
 	for (int sig : { SIGTRAP, SIGIO, SIGUSR1, SIGUSR2, SIGRTMIN + 1, SIGRTMIN + 2 })
 		signal(sig, on_signal);
-	/* Some die of the signals, as whoever does not expect them. */
+	/* Some episodes do not handle a signal and are killed by it. */
 	if (random.one_in(10))
 		signal(random.of({ SIGTRAP, SIGIO }), SIG_DFL);
 	if (random.one_in(8))
@@ -138,7 +138,7 @@ void episode(uint64_t seed)
 
 	one.run(CALLS_EACH);
 	second.join();
-	/* What is left is closed here, or as the process exits. */
+	/* The remaining descriptors are closed here, or by exit. */
 	if (random.one_in(2))
 		for (Pool *pool : { &links, &breakpoints, &progs, &others })
 			pool->close_all();

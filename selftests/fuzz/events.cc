@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Calls that make events, and those of ioctl(2) on them. */
+/* Calls that open events, and ioctl(2) on them. */
 #include "fuzz/fuzz.h"
 
 #include <sys/ioctl.h>
@@ -27,8 +27,8 @@ static long open_one(Worker &w, bool of_breakpoints)
 	if (random.one_in(40))
 		pid = random.of({ 1, -2, INT_MAX, getppid() });
 	/*
-	 * Since 5.13 a kernel dies of an exec in the task that another one opens such an event on:
-	 * it is taken off the list of its owner before it is there.
+	 * Kernels since 5.13 oops if the event's task executes exec() while another task opens such
+	 * an event: it is removed from its owner's list before it has been added.
 	 */
 	if (pid && pid != threads[0] && pid != threads[1])
 		attr.remove_on_exec = attr.sigtrap = 0;
@@ -94,7 +94,7 @@ static long receive_one(Worker &w)
 	return 0;
 }
 
-/* Counters that are hit, of whoever is on the CPU then. */
+/* Hits the counters of the task that is on the CPU. */
 static long overflow(Worker &w)
 {
 	if (!pmu)
@@ -113,7 +113,7 @@ static const Kind kinds_here[] = {
 
 		  for (size_t i = 0; i < sizeof(attr); i++)
 			  bytes[i] = w.random.one_in(4) ? w.random.next() : 0;
-		  /* Not with what would be a clock, see clock_period(). */
+		  /* Must not be a clock with a short period, see clock_period(). */
 		  attr.type |= 8;
 		  return outcome(syscall(SYS_perf_event_open, &attr, w.target(), -1, -1, 0));
 	  },

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the parts of perf_bpf_fuzz share. */
+/* Shared by the parts of perf_bpf_fuzz. */
 #pragma once
 
 #include <linux/perf_event.h>
@@ -21,7 +21,7 @@
 #include "lib/pmu.h"
 #include "lib/random.h"
 
-/* --- what all episodes share, and what the parent prepares for them --- */
+/* --- shared by all episodes, and prepared by the parent --- */
 
 constexpr size_t MOST_KINDS = 80, ERRNOS = 530;
 
@@ -32,20 +32,20 @@ struct Counts {
 
 extern Counts *counts;
 
-/* The programs that are there all the time: of the right type, and of others. */
+/* Programs that exist all the time: of the type for overflows, and of other types. */
 extern std::vector<int> right_progs, wrong_progs;
 extern std::vector<std::unique_ptr<Filter>> filters;
 extern uint64_t tracepoint_id;
-/* In the overflow path, and what is written or called by others all the time. */
+/* Addresses of kernel functions in the overflow path, and of data that is written often. */
 extern std::vector<uint64_t> kernel_text, kernel_data;
 
-/* --- what the threads of an episode share --- */
+/* --- shared by the threads of an episode --- */
 
-constexpr int CALLS_EACH = 250; /* of a thread */
+constexpr int CALLS_EACH = 250; /* calls of each thread */
 
 /*
- * Descriptors, each kind in slots of its own. Threads exchange what is in a slot, so that each
- * descriptor is closed by one of them alone, though the others may be in a call with it.
+ * Slots for descriptors of one kind. Threads exchange the content of a slot atomically, so that
+ * each descriptor is closed by only one of them, although others may be in a call with it.
  */
 class Pool {
 public:
@@ -58,7 +58,7 @@ public:
 		if (old >= 0)
 			close(old);
 	}
-	/* Mostly one that is open. */
+	/* Returns a descriptor that is open in most cases. */
 	int any(Random &random) const
 	{
 		int fd = -1;
@@ -95,8 +95,8 @@ struct Mapping {
 };
 
 /*
- * The attributes of each descriptor, for MODIFY_ATTRIBUTES, which wants most of them unchanged.
- * Torn by threads, they are bad input.
+ * The attributes of each descriptor, for MODIFY_ATTRIBUTES, which requires most of them unchanged.
+ * If threads race with each other here, the result is bad input, which is fine.
  */
 extern perf_event_attr opened[256];
 
@@ -104,16 +104,16 @@ extern std::atomic<Mapping *> mappings[4];
 extern std::atomic<pid_t> children[3];
 extern std::atomic<pid_t> threads[2];
 /*
- * Since 6.1 a kernel stops for ever where PR_TASK_PERF_EVENTS_* meets MODIFY_ATTRIBUTES: one takes
- * perf_event_mutex and then ctx->mutex, the other the reverse, by bp_constraints_lock(). So an
- * episode has only one of the two.
+ * Kernels since 6.1 deadlock if PR_TASK_PERF_EVENTS_* races with MODIFY_ATTRIBUTES: the former
+ * takes perf_event_mutex and then ctx->mutex, the latter takes them in the reverse order, by
+ * bp_constraints_lock(). So an episode uses only one of the two.
  */
 extern bool has_prctl;
 
-extern int mail[2]; /* a socket pair, to send descriptors through */
+extern int mail[2]; /* a socket pair for sending descriptors */
 extern volatile uint64_t watched[4];
-extern uint32_t pmu; /* attr.type of that of module/, if there is one */
-extern std::vector<Hits> overflows; /* of its counters, from each context */
+extern uint32_t pmu; /* attr.type of the PMU of module/, or 0 */
+extern std::vector<Hits> overflows; /* hits of the PMU's counters in each context */
 
 /* --- one thread, or one child, of an episode --- */
 
@@ -125,7 +125,7 @@ struct Worker {
 	void hits();
 
 	Pool &events() { return random.one_in(3) ? others : breakpoints; }
-	/* Of an event, but now and then of something else, or of nothing. */
+	/* A descriptor of an event, but sometimes of something else, or an invalid one. */
 	int event()
 	{
 		if (random.one_in(40))
@@ -147,7 +147,7 @@ struct Worker {
 		return random.of({ 0, 0, 0, 0, threads[0].load(), threads[1].load(),
 				   children[0].load(), children[1].load() });
 	}
-	/* Whoever gets a signal is of this episode, or nobody. */
+	/* Signals must not reach processes outside of this episode. */
 	pid_t owner()
 	{
 		return random.of({ getpid(), gettid(), threads[1].load(), -getpgrp(), 0,
@@ -160,25 +160,25 @@ struct Worker {
 	}
 };
 
-/* What a call has come to: its result, or the errno as a negative number. */
+/* The result of a call, or its errno as a negative number. */
 inline long outcome(long returned)
 {
 	return returned < 0 ? -errno : returned;
 }
 
-/* A call that there was nothing to make with. */
+/* The call was not made, because something for it was missing. */
 constexpr long NOTHING = LONG_MIN;
 
 struct Kind {
 	const char *name;
 	unsigned weight;
 	long (*call)(Worker &w); /* an outcome */
-	uint32_t flags = 0; /* NEVER: none succeeds. LINKS: it takes links, which came with 5.15 */
+	uint32_t flags = 0; /* NEVER: it cannot succeed. LINKS: it requires links (5.15) */
 };
 
 enum : uint32_t { NEVER = 1, LINKS = 2 };
 
-/* The calls, by what they are about; and all of them. */
+/* The calls by subject, and all of them. */
 std::span<const Kind> calls_on_events();
 std::span<const Kind> calls_on_programs();
 std::span<const Kind> calls_on_rings();
@@ -187,17 +187,17 @@ const std::vector<Kind> &kinds();
 
 [[noreturn]] void episode(uint64_t seed);
 
-/* Of an event that may be opened, or now and then not. */
+/* Attributes of an event that can be opened in most cases. */
 perf_event_attr attributes(Worker &w, bool of_breakpoints);
 perf_event_attr of_breakpoint(Random &random);
 void spoil(perf_event_attr &attr, Worker &w);
-/* Nanoseconds, for the kernel's clocks. */
+/* A period in nanoseconds for the clock events. */
 uint64_t clock_period(Random &random);
 
-/* What the kernel has of what the calls make: in the end there must be no more than before. */
+/* The numbers of kernel objects of the kinds that the calls create. They must not grow. */
 std::map<std::string, uint64_t> census();
-/* Prints what there is too much of, compared with a census() before; how many kinds of it. */
+/* Prints what has leaked since the census() @before. Returns the number of kinds. */
 int report_leaks(const std::map<std::string, uint64_t> &before);
 int report_kmemleak();
-/* How many breakpoints this thread can have: registers that were not given back are missed. */
+/* The number of breakpoints that this thread can open, which shows leaked debug registers. */
 int free_registers();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What the calls have left behind. */
+/* Finds what the calls have left behind in the kernel. */
 #include "fuzz/fuzz.h"
 
 #include <bpf/bpf.h>
@@ -27,7 +27,7 @@ std::map<std::string, uint64_t> census()
 		{ "BPF maps", count_ids(bpf_map_get_next_id) },
 		{ "BPF links", count_ids(bpf_link_get_next_id) },
 	};
-	/* Of these caches all objects are ours, where the kernel tells them apart. */
+	/* All objects of these caches are from the fuzzer, unless the kernel merges slab caches. */
 	static const char *const caches[] = { "perf_event", "fasync_cache" };
 
 	for (auto cache : caches)
@@ -72,7 +72,7 @@ int free_registers()
 	}
 }
 
-/* The kernel frees much of it later, after grace periods. */
+/* The kernel frees many objects later, after RCU grace periods, so wait for that. */
 int report_leaks(const std::map<std::string, uint64_t> &before)
 {
 	constexpr int PATIENCE = 30;
@@ -81,7 +81,7 @@ int report_leaks(const std::map<std::string, uint64_t> &before)
 	for (int seconds = 0; more(census(), before) && seconds < PATIENCE; seconds++)
 		sleep(1);
 	for (auto &[name, now] : census()) {
-		auto was = before.find(name); /* always there: a cache does not go away */
+		auto was = before.find(name); /* always found, because caches are not removed */
 
 		bool leaked = now > was->second;
 
@@ -92,7 +92,7 @@ int report_leaks(const std::map<std::string, uint64_t> &before)
 	return leaks;
 }
 
-/* What the leak detector of the kernel says, if it has one: it wants to see an object twice. */
+/* Prints the leaks that kmemleak reports, if the kernel has it. It requires two scans. */
 int report_kmemleak()
 {
 	static const char file[] = "/sys/kernel/debug/kmemleak";

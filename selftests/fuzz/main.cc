@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Calls everything that reaches a perf event with a program on it, in every order and with every
- * kind of bad argument, while the events are hit. For a guest: a kernel with a defect dies of it.
+ * Makes all kinds of calls that concern perf events with BPF programs, in every order and with bad
+ * arguments, while the events are hit. Run it in a guest: it can crash a kernel that has a bug.
  *
- * An episode is a process of its own in which two threads, and the children that they fork, share
- * a pool of descriptors; it may die of its signals. Each has a seed of its own, which the kernel
- * log is told, so that one can be replayed. In the end everything is closed, and what the kernel
- * counts must be what it was before.
+ * An episode is a process in which two threads and their forked children share a pool of
+ * descriptors; it may be killed by its own signals. Each episode has a seed, which is written to
+ * the kernel log so that it can be repeated. At the end everything is closed, and the numbers of
+ * kernel objects must be the same as before.
  */
 #include <glob.h>
 #include <signal.h>
@@ -46,12 +46,12 @@ std::vector<uint64_t> kernel_text, kernel_data;
 
 void setup_failed(const char *what, int err)
 {
-	give_up(what, strerror(err));
+	give_up(what, errno_name(err).c_str());
 }
 
 void unavailable(const char *reason)
 {
-	give_up("cannot begin", reason);
+	give_up("cannot start", reason);
 }
 
 static void prepare_programs()
@@ -88,7 +88,7 @@ static uint64_t total_runs()
 	return runs;
 }
 
-/* A kind of call of which none succeeds tests nothing but the kernel's first question. */
+/* A kind of call that never succeeds would test only the kernel's first check. */
 static int report_kinds(bool links_too)
 {
 	const std::vector<Kind> &all = kinds();
@@ -108,8 +108,7 @@ static int report_kinds(bool links_too)
 		if (failures.size() > 4)
 			failures.resize(4);
 		for (auto &[number, err] : failures)
-			printf("  %lu %s", number,
-			       strerrorname_np(err) ?: std::to_string(err).c_str());
+			printf("  %lu %s", number, errno_name(err).c_str());
 		putchar('\n');
 		if (!succeeded && tried > 1000 &&
 		    !(all[i].flags & (links_too ? NEVER : NEVER | LINKS))) {
@@ -122,12 +121,13 @@ static int report_kinds(bool links_too)
 
 static const char usage[] =
 	"usage: perf_bpf_fuzz [--seed S] [--calls N]\n"
-	"Makes N calls (default 1000) on perf events with BPF programs, in every order and with\n"
-	"bad arguments, and looks for what they leave behind. It can kill a machine whose kernel\n"
-	"has a defect: take a guest. What it did last is in the kernel log, with the seed to\n"
-	"replay it: --seed S --calls 1 is that episode alone.\n"
+	"Makes N calls (default 1000) on perf events with BPF programs, in every order and with "
+	"bad\n"
+	"arguments, and looks for leaks and hangs. Run it in a guest: it can crash a kernel that "
+	"has\n"
+	"a bug. The kernel log has the seed S of the last episode; --seed S --calls 1 repeats it.\n"
 	"Exit code 0: nothing found, 1: a leak, a hang, or calls that never succeed, 2: cannot "
-	"begin.\n";
+	"start.\n";
 
 struct Running {
 	pid_t pid;
@@ -136,7 +136,7 @@ struct Running {
 	bool killed;
 };
 
-/* What the tasks of a process group are doing: of each the state, and where it is in the kernel. */
+/* Prints the state and the kernel stack of each task in a process group. */
 static void report_tasks(pid_t group)
 {
 	glob_t tasks = {};
@@ -157,10 +157,10 @@ static void report_tasks(pid_t group)
 	globfree(&tasks);
 }
 
-/* Keeps episodes going until so many calls are made; returns how many did not end in time. */
+/* Runs episodes until @calls calls are made. Returns the number of episodes that hang. */
 static int run_episodes(uint64_t seed, uint64_t calls)
 {
-	constexpr double PATIENCE = 180; /* of a busy machine */
+	constexpr double PATIENCE = 180; /* seconds, on a busy machine */
 	std::vector<Running> running;
 	uint64_t episodes = 0, shown = 0, killed_by[_NSIG] = {};
 	const size_t at_once = 2 * usable_cpus().size();
@@ -190,7 +190,7 @@ static int run_episodes(uint64_t seed, uint64_t calls)
 					[&](auto &r) { return r.pid == pid; });
 
 		if (one != running.end()) {
-			/* Its children are ours now. */
+			/* Its children are now children of this process, a subreaper. */
 			kill(-pid, SIGKILL);
 			if (WIFSIGNALED(status))
 				killed_by[WTERMSIG(status)]++;
@@ -203,7 +203,7 @@ static int run_episodes(uint64_t seed, uint64_t calls)
 		for (auto &r : running)
 			if (seconds_now() - r.begun > PATIENCE * (1 + r.killed)) {
 				printf("hang: seed %lu: %s\n", r.seed,
-				       r.killed ? "cannot be killed" : "no end");
+				       r.killed ? "it cannot be killed" : "it does not end");
 				report_tasks(r.pid);
 				fflush(stdout);
 				hung++;
@@ -250,11 +250,11 @@ int main(int argc, char **argv)
 	    *more)
 		bad_usage("unknown argument ", *more);
 	if (getuid())
-		give_up("cannot begin", "only root may do all that it tries");
+		give_up("cannot start", "it requires root; run it as root in a guest");
 
 	counts = &shared_with_children<Counts>();
 
-	/* Programs on events of a whole CPU may send it to us. */
+	/* Programs on per-CPU events may send this signal to any process. */
 	signal(SIGUSR1, SIG_IGN);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	rlimit none = { 0, 0 };
@@ -263,7 +263,7 @@ int main(int argc, char **argv)
 	pmu = pmu_type();
 	for (Context context : usable_contexts())
 		overflows.emplace_back(context);
-	/* Not what irq_work calls: a hit there would raise the next one, for ever. */
+	/* Not functions that irq_work calls: a hit there would cause the next one, forever. */
 	kernel_text = kernel_addresses({ SYSCALL_SYMBOL("getppid"), "__perf_event_overflow",
 					 "bpf_overflow_handler", "perf_event_output_forward" });
 	kernel_data = kernel_addresses({ "jiffies", "jiffies_64" });
@@ -273,7 +273,7 @@ int main(int argc, char **argv)
 		unavailable("no hardware breakpoints");
 	has_sigtrap();
 
-	/* What has just been closed here is freed a little later. */
+	/* Wait until what was just closed here is freed. */
 	auto before = census();
 
 	for (sleep(1); census() != before; sleep(1))
@@ -287,7 +287,7 @@ int main(int argc, char **argv)
 	found += report_kinds(links_too);
 	filters.clear();
 	if (int now = free_registers(); now != registers) {
-		printf("leak: breakpoint registers: %d to be had, before %d\n", now, registers);
+		printf("leak: debug registers: %d available, before %d\n", now, registers);
 		found++;
 	}
 	found += report_leaks(before);

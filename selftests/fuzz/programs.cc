@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Calls that load programs, and put them on events. */
+/* Calls that load programs and attach them to events. */
 #include "fuzz/fuzz.h"
 
 #include <bpf/bpf.h>
@@ -10,7 +10,7 @@
 
 static long attach_one(Worker &w)
 {
-	/* What is no overflow filter, on what is no breakpoint: on a tracepoint it may be right. */
+	/* A program of another type on another kind of event, which is valid for a tracepoint. */
 	if (w.random.one_in(4))
 		return outcome(ioctl(others.any(w.random), PERF_EVENT_IOC_SET_BPF,
 				     w.random.of(wrong_progs)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Calls that ask to be told of hits, and to read them: signals, rings, read(2), poll(2). */
+/* Calls that request and read notifications of hits: signals, rings, read(2), poll(2). */
 #include "fuzz/fuzz.h"
 
 #include <fcntl.h>
@@ -11,7 +11,7 @@ static long set_owner(Worker &w)
 {
 	f_owner_ex ex = { static_cast<__pid_type>(w.random.below(4)), w.owner() };
 
-	/* Of what fcntl(2) calls a group or a process, only ours. */
+	/* Only the episode's own process group. */
 	if (ex.type == F_OWNER_PGRP)
 		ex.pid = getpgrp();
 	ex.pid = ex.pid < 0 ? -ex.pid : ex.pid;
@@ -22,7 +22,7 @@ static long map_ring(Worker &w)
 {
 	const size_t pages = w.random.one_in(12) ? w.odd_number() % 600 : 1ul << w.random.below(4);
 	const bool writable = !w.random.one_in(4);
-	/* Behind the ring is the place of what a PMU traces by itself. */
+	/* The AUX area is mapped after the ring. */
 	const off_t at = w.random.one_in(30) ? 9 * PAGE : 0;
 	const size_t size = (pages + !at) * PAGE;
 	void *map = mmap(nullptr, size, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED,
@@ -53,7 +53,7 @@ static long unmap_ring(Worker &w)
 	return done;
 }
 
-/* What user space may do to the page that it shares with the kernel, and to its mapping. */
+/* What user space may do to a ring's control page and to its mapping. */
 static long use_ring(Worker &w)
 {
 	auto &slot = mappings[w.random.below(std::size(mappings))];
@@ -78,7 +78,7 @@ static long use_ring(Worker &w)
 		done = outcome(madvise(mapping->at, mapping->size,
 				       w.random.of({ MADV_DOFORK, MADV_DONTNEED, MADV_REMOVE })));
 		break;
-	case 3: /* as a reader that lies */
+	case 3: /* an invalid tail */
 		page->data_tail = w.odd_number();
 		break;
 	default:

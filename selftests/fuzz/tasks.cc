@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Calls by which tasks come, go and change, with the events that they have inherited. */
+/* Calls that create, end and change tasks, which inherit events. */
 #include "fuzz/fuzz.h"
 
 #include <sched.h>
@@ -18,7 +18,7 @@ static void end_child(pid_t pid)
 		;
 }
 
-/* It hits, makes calls with its copies of the descriptors, and ends in one of several ways. */
+/* The child hits, makes calls with its copies of the descriptors, and ends. */
 static long fork_child(Worker &w)
 {
 	if (w.depth >= 2)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The front door of the suite: its arguments, the contract, and the KTAP that comes out. */
+/* The suite's main program: its arguments, the contract, and its KTAP. */
 #include <fnmatch.h>
 
 #include <algorithm>
@@ -21,20 +21,20 @@ static constexpr struct {
 	const char *name, *holds;
 } rules[] = {
 	{ "C1", "a program that returns 0 leaves no visible side effect" },
-	{ "C2", "a program that returns anything else changes nothing" },
-	{ "C3", "the count of an event is every hit, suppressed or not" },
-	{ "C4", "clocks and counters are throttled as ever, a lone breakpoint never is" },
-	{ "C5", "programs of other types run once, where they ran before" },
-	{ "C6", "no accepted hit is lost, whoever attaches and detaches" },
-	{ "C7", "a program never sees the cookie of another" },
+	{ "C2", "a program that returns non-zero changes nothing" },
+	{ "C3", "an event counts every hit, rejected or not" },
+	{ "C4", "clocks and counters are throttled as on stock; a lone breakpoint never is" },
+	{ "C5", "programs of other types run once per hit, where they ran before" },
+	{ "C6", "no accepted hit is lost, even while programs are attached and detached" },
+	{ "C7", "a program never sees the cookie of another attachment" },
 	{ "C8", "attaching and detaching are safe against each other, fork and exit" },
-	{ "C9", "MODIFY_ATTRIBUTES keeps program, cookie and what is left of the limit" },
-	{ "C10", "an event that used up its limit, or was throttled, comes back" },
-	{ "C11", "a kernel without BPF or tracing behaves as with no program" },
-	{ "C12", "ptrace and the other users of breakpoints are unaffected" },
-	{ "C13", "stops, steps and signal handlers go on from a breakpoint, each hit once" },
+	{ "C9", "MODIFY_ATTRIBUTES keeps the program, its cookie and the remaining limit" },
+	{ "C10", "an event that used up its limit or was throttled can count again" },
+	{ "C11", "a kernel without BPF or tracing behaves as without a program" },
+	{ "C12", "ptrace and other users of breakpoints are unaffected" },
+	{ "C13", "stops, steps and signal handlers continue from a breakpoint, each hit once" },
 	{ "C14", "without a program a hit costs no instruction more than on stock" },
-	{ "C15", "a filter gives nobody a right, and nobody the machine" },
+	{ "C15", "a filter grants no additional rights and does not hold up the machine" },
 	{ "C16", "a module built for the stock kernel loads on the patched one" },
 };
 
@@ -58,7 +58,7 @@ static const char *rule_of(const Test &test)
 	for (auto &rule : rules)
 		if (test.rule == rule.name)
 			return rule.holds;
-	return "no rule of the contract";
+	return "not a rule of the contract";
 }
 
 static void report(const Test &test, const Outcome &outcome)
@@ -74,7 +74,7 @@ static void report(const Test &test, const Outcome &outcome)
 		ksft_test_result_pass("%s\n", name);
 		break;
 	case 'S':
-		/* kselftest.h would print "# SKIP name", and consumers want the name first. */
+		/* kselftest.h would print "# SKIP name", but KTAP has the name first. */
 		ksft_inc_xskip_cnt();
 		printf("ok %u %s # SKIP\n", ksft_test_num(), name);
 		break;
@@ -86,7 +86,7 @@ static void report(const Test &test, const Outcome &outcome)
 	fflush(stdout);
 }
 
-/* Which tests state which rule, for scripts. */
+/* The rules and the tests that state them, for scripts. */
 static void print_rules()
 {
 	Json json;
@@ -107,18 +107,20 @@ static void print_rules()
 
 static const char usage[] =
 	"usage: perf_bpf_filter [-l | --rules] [--race-seconds N] [PATTERN...]\n"
-	"Runs the tests whose names match a PATTERN (shell globs, \"effects.*\"), or all of them,\n"
-	"and prints KTAP. A kernel that fails a test \"oops.*\" dies of it: these run only for a\n"
-	"PATTERN that begins with \"oops\", on a machine that you can spare.\n"
-	"Exit code 0: passed, 1: a test failed, 2: wrong usage, 4: all skipped, as without rights.\n"
-	"  -l, --list   list names, rules of the contract and what each test says\n"
-	"  --rules      the rules and all tests, with the file of each, as JSON\n"
+	"Runs the tests whose names match a PATTERN (a shell glob such as \"effects.*\"), or all\n"
+	"tests, and prints KTAP. The tests \"oops.*\" crash kernels that have the bug: they run "
+	"only\n"
+	"for a PATTERN that begins with \"oops\".\n"
+	"Exit code 0: passed, 1: a test failed, 2: wrong usage, 4: all tests were skipped.\n"
+	"  -l, --list   list the name, the rule of the contract and the description of each test\n"
+	"  --rules      print the rules and all tests, with the file of each, as JSON\n"
 	"  --race-seconds N\n"
-	"               provoke each race for N seconds at most, instead of up to 16; a test ends at\n"
-	"               its first loss in any case\n"
-	"  -h, --help   this text\n";
+	"               provoke each race for at most N seconds instead of up to 16; a test "
+	"always\n"
+	"               stops at its first loss\n"
+	"  -h, --help   print this text\n";
 
-/* A kernel that fails one of these takes the machine with it, so "*" does not mean them. */
+/* These crash a kernel that fails them, so "*" does not match them. */
 static bool endangers(const std::string &name)
 {
 	return name.starts_with("oops");
@@ -155,11 +157,10 @@ static std::vector<Test> select_tests(char **patterns, bool list)
 int main(int argc, char **argv)
 {
 	bool list = false, as_rules = false;
-	char **patterns = parse_arguments(
-		argc, argv, usage,
-		{ { .name = "list", .flag = &list, .letter = 'l' },
-		  { "rules", &as_rules },
-		  { "race-seconds", nullptr, &race_limit, 1, 3600 } });
+	char **patterns = parse_arguments(argc, argv, usage,
+					  { { .name = "list", .flag = &list, .letter = 'l' },
+					    { "rules", &as_rules },
+					    { "race-seconds", nullptr, &race_limit, 1, 3600 } });
 
 	std::stable_sort(tests().begin(), tests().end(),
 			 [](auto &a, auto &b) { return a.name < b.name; });
@@ -190,7 +191,7 @@ int main(int argc, char **argv)
 	ksft_print_cnts();
 	fflush(stdout);
 
-	/* Not ksft_finished(): a run that skipped everything is a skip, but never hides a failure. */
+	/* Not ksft_finished(): here a run in which all tests were skipped is a skip, too. */
 	if (ksft_get_fail_cnt())
 		return KSFT_FAIL;
 	return ksft_get_xskip_cnt() == static_cast<int>(chosen.size()) ? KSFT_SKIP : KSFT_PASS;

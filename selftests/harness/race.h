@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* How long a test that provokes a race keeps trying. It ends at the first loss in any case. */
+/* How long a test that provokes a race keeps trying. It always stops at the first loss. */
 #pragma once
 
 #include <cstdint>
 
-/* What --race-seconds sets: no race is tried for longer. */
+/* Set by --race-seconds: no race is tried for longer. */
 inline constexpr uint64_t ANY_TIME = UINT64_MAX;
 extern uint64_t race_limit;
 
 /*
- * Seconds to provoke a race: @own, or --race-seconds if that is less. A race that a stock kernel
- * may take longer to lose does not call this.
+ * Seconds to provoke a race: @own, or --race-seconds if that is less. A test whose race takes
+ * longer to be lost on the stock kernel does not call this.
  */
 double race_seconds(double own);
 
-/* The end of the tries: @most of them, or race_seconds(own). */
+/* The end of a race: after @most tries, or after race_seconds(@own). */
 class Bound {
 public:
 	explicit Bound(double own, uint64_t most = UINT64_MAX);

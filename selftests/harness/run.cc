@@ -11,7 +11,6 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 
 #include "lib/child.h"
 #include "lib/clock.h"
@@ -20,19 +19,19 @@
 #include "lib/kernel.h"
 
 /*
- * In the child. Each line for the parent starts with its kind: '#' a diagnostic line, and as the
- * last one 'P', 'F' or 'S', the verdict.
+ * The child's end of the pipe. The first character of each line that it sends says what the line
+ * is: '#' a line of diagnostics or, in the last line, 'P', 'F' or 'S', the verdict.
  */
 static int to_parent = -1;
 /*
- * In memory that the test's own children share: their expectations count, too, and what one of
- * them cannot do the test has not done.
+ * In memory that the test shares with its own children: an expectation that fails in one of them
+ * fails the test, and a child that cannot do its part skips the test.
  */
 static struct Marks {
 	bool failed, skipped;
 } * marks;
 
-/* Whoever runs the suite, not whom a test makes of itself. */
+/* Asked before the tests run, because some of them change their user. */
 static const bool as_root = !geteuid();
 
 static void say(char kind, const std::string &text)
@@ -96,19 +95,38 @@ void expected(const std::string &want, const std::string &got, const char *what,
 			 std::to_string(line) + ")");
 }
 
+void expected_quantity(const char *how, const std::string &want, const char *things,
+		       const std::string &got, const char *file, int line)
+{
+	marks->failed = true;
+	say('#', "expected " + (how + quantity(want, things)) + ", got " + got + " (" + file + ":" +
+			 std::to_string(line) + ")");
+}
+
+std::string hex_text(uint64_t value)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%#llx", static_cast<unsigned long long>(value));
+	return text;
+}
+
 void setup_failed(const char *what, int err)
 {
+	const std::string failure = std::string(what) + ": " + errno_name(err);
+	const char *text = failure.c_str();
+
 	if (to_parent < 0) {
-		printf("Bail out! %s: %s\n", what, strerror(err));
+		printf("Bail out! %s\n", text);
 		exit(1);
 	}
 	if ((err == EPERM || err == EACCES) && !as_root)
-		skip("%s: %s: this test takes root", what, strerror(err));
+		skip("%s: this test requires root", text);
 	if (err == EPERM && kernel_lockdown() == "confidentiality")
-		skip("%s: %s: kernel lockdown refuses it", what, strerror(err));
+		skip("%s: kernel lockdown refuses it", text);
 	if (err == ENOSYS)
-		skip("%s: %s: the kernel has no such system call", what, strerror(err));
-	fail("%s: %s", what, strerror(err));
+		skip("%s: the kernel has no such system call", text);
+	fail("%s", text);
 }
 
 void unavailable(const char *reason)
@@ -134,8 +152,9 @@ void unavailable(const char *reason)
 /* In the parent. */
 
 /*
- * What the test and its own children have written until the test exits or its time is up; the
- * children may outlive it with the pipe open, so it is the exit that counts, not the pipe's end.
+ * Returns what the test and its children have written until the test exits or its time is up. The
+ * test's children may outlive it and keep the pipe open, so waiting for the end of the pipe is not
+ * enough.
  */
 static std::string listen_to(int pipe, pid_t pid, int seconds, bool *in_time)
 {
@@ -154,7 +173,7 @@ static std::string listen_to(int pipe, pid_t pid, int seconds, bool *in_time)
 			return text;
 		}
 
-		/* In this order: all that was written before an exit is there once we know of it. */
+		/* Read before looking at the exit, so that nothing written before it is missed. */
 		ssize_t n = read(pipe, buffer, sizeof(buffer));
 
 		if (n > 0)
@@ -185,7 +204,7 @@ Outcome run_test(const Test &test)
 	std::string text = listen_to(verdict.out.get(), pid, test.seconds, &in_time);
 	int status = 0;
 
-	/* First the leader by its own id: it may not have reached setsid() yet. */
+	/* Kill the leader by its own id first: it may not have reached setsid() yet. */
 	if (!in_time)
 		kill(pid, SIGKILL);
 	kill(-pid, SIGKILL);
@@ -199,12 +218,10 @@ Outcome run_test(const Test &test)
 			outcome.verdict = text[at];
 	}
 	if (!in_time)
-		outcome.lines.push_back("no verdict within " + std::to_string(test.seconds) + " s");
-	else if (WIFSIGNALED(status))
-		outcome.lines.push_back(std::string("killed by SIG") +
-					(sigabbrev_np(WTERMSIG(status)) ?: "?"));
-	else if (!outcome.verdict)
-		outcome.lines.push_back("exited with no verdict");
+		outcome.lines.push_back("expected a verdict within " +
+					std::to_string(test.seconds) + " s, got none");
+	else if (WIFSIGNALED(status) || !outcome.verdict)
+		outcome.lines.push_back("expected a verdict, got " + status_text(status));
 	else
 		return outcome;
 	outcome.verdict = 'F';

@@ -6,12 +6,12 @@
 
 #include "harness/test.h"
 
-/* What became of a test. */
+/* The result of a test. */
 struct Outcome {
 	char verdict = 0; /* 'P', 'F', 'S' */
-	std::vector<std::string> lines; /* of diagnostics */
+	std::vector<std::string> lines; /* diagnostics */
 	double seconds = 0; /* from fork to exit */
 };
 
-/* Runs it in a child of its own; whatever that starts is killed in the end. */
+/* Runs the test in its own child, and kills all processes that the child has left running. */
 Outcome run_test(const Test &test);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What differs between the architectures, for the tests, which are the same; see also ../bench. */
+/* Differences between the architectures, so that the tests need no #ifdef; see also bench/. */
 #pragma once
 
 #include <sys/user.h>
@@ -13,24 +13,25 @@
 
 constexpr size_t EXECUTE_LENGTH = sizeof(long); /* attr.bp_len, arch/x86/kernel/hw_breakpoint.c */
 constexpr size_t INSTRUCTION_ALIGNMENT = 1;
-constexpr bool STOPS_BEFORE_ACCESS = false; /* where a watchpoint hits: before, or behind it */
-constexpr bool SAVES_HIT = true; /* the frame of a signal, in RF: what has hit does not hit again */
-constexpr bool WATCHES_KERNEL = true; /* whether what the kernel does to user memory hits */
-constexpr bool HITS_BEHIND_EMULATED = false; /* the kernel moves ip on, and leaves RF set */
-constexpr bool DEFERS_CALLCHAINS = true; /* whether it has an UNWIND_USER, arch/Kconfig */
-constexpr uint64_t FIRST_ARGUMENT = 1 << 5; /* of attr.sample_regs_user: PERF_REG_X86_DI */
-#define SYSCALL_SYMBOL(name) "__x64_sys_" name /* of a system call in the kernel */
+constexpr bool STOPS_BEFORE_ACCESS = false; /* a watchpoint hits before the access, or after it */
+/* A signal frame has the hit in RF, so that returning from the handler does not hit again. */
+constexpr bool SAVES_HIT = true;
+constexpr bool WATCHES_KERNEL = true; /* the kernel's accesses to user memory hit watchpoints */
+constexpr bool HITS_BEHIND_EMULATED = false; /* the kernel advances ip and leaves RF set */
+constexpr bool DEFERS_CALLCHAINS = true; /* the kernel has UNWIND_USER, see arch/Kconfig */
+constexpr uint64_t FIRST_ARGUMENT = 1 << 5; /* for attr.sample_regs_user: PERF_REG_X86_DI */
+#define SYSCALL_SYMBOL(name) "__x64_sys_" name /* symbol of a system call in the kernel */
 
-/* In assembly: the first argument is an address, and gets what the second is. */
+/* In assembly: stores the second argument at the address in the first one. */
 #define ASM_STORE "mov %esi, (%rdi)\n"
-/* Of syscall(2) with three arguments all but the instruction, ASM_SYSCALL, which is to follow. */
+/* syscall(2) with three arguments, except the instruction ASM_SYSCALL, which must follow. */
 #define ASM_SET_UP_SYSCALL "mov %rdi, %rax\n mov %rsi, %rdi\n mov %rdx, %rsi\n mov %rcx, %rdx\n"
 #define ASM_SYSCALL "syscall\n"
-/* What the kernel emulates where the CPU has UMIP, arch/x86/kernel/umip.c. */
+/* An instruction that the kernel emulates if the CPU has UMIP, arch/x86/kernel/umip.c. */
 #define ASM_EMULATED "smsw %eax\n"
 #define ASM_JUMP "jmp "
 
-/* 32-bit tasks: the word of NT_PRSTATUS that is pc, eip in arch/x86/include/asm/user_32.h */
+/* The word of a 32-bit task's NT_PRSTATUS that has the pc: eip in asm/user_32.h */
 constexpr size_t COMPAT_PC = 12;
 
 inline auto &pc_of(user_regs_struct &registers)
@@ -43,7 +44,7 @@ inline auto &pc_of(ucontext_t &context)
 	return context.uc_mcontext.gregs[REG_RIP];
 }
 
-/* What says in the frame of a signal that an instruction has hit: RF. */
+/* The flag in a signal frame that an instruction has hit: RF. */
 constexpr uint64_t HIT_IN_FRAME = 1 << 16;
 
 inline auto &flags_of(ucontext_t &context)
@@ -66,8 +67,8 @@ inline std::array<uint64_t, 4> first_arguments(const user_regs_struct &registers
 constexpr size_t EXECUTE_LENGTH = 4;
 constexpr size_t INSTRUCTION_ALIGNMENT = 4;
 constexpr bool STOPS_BEFORE_ACCESS = true;
-constexpr bool SAVES_HIT = false; /* but for a kernel that does, as with the series */
-constexpr bool WATCHES_KERNEL = false; /* watchpoint_report() in arch/arm64/kernel */
+constexpr bool SAVES_HIT = false; /* only with the series */
+constexpr bool WATCHES_KERNEL = false; /* see watchpoint_report() in arch/arm64/kernel */
 constexpr bool HITS_BEHIND_EMULATED = true;
 constexpr bool DEFERS_CALLCHAINS = false;
 constexpr uint64_t FIRST_ARGUMENT = 1; /* PERF_REG_ARM64_X0 */
@@ -76,7 +77,7 @@ constexpr uint64_t FIRST_ARGUMENT = 1; /* PERF_REG_ARM64_X0 */
 #define ASM_STORE "str w1, [x0]\n"
 #define ASM_SET_UP_SYSCALL "mov x8, x0\n mov x0, x1\n mov x1, x2\n mov x2, x3\n"
 #define ASM_SYSCALL "svc #0\n"
-/* Where it shows HWCAP_CPUID, arch/arm64/kernel/cpufeature.c. */
+/* The kernel emulates this if it shows HWCAP_CPUID, arch/arm64/kernel/cpufeature.c. */
 #define ASM_EMULATED "mrs x0, midr_el1\n"
 #define ASM_JUMP "b "
 
@@ -92,7 +93,7 @@ inline auto &pc_of(ucontext_t &context)
 	return context.uc_mcontext.pc;
 }
 
-/* SS, and IL for a watchpoint: with the series. */
+/* With the series: SS, and for a watchpoint IL. */
 constexpr uint64_t HIT_IN_FRAME = 1 << 21 | 1 << 20;
 
 inline auto &flags_of(ucontext_t &context)

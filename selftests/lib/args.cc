@@ -25,7 +25,7 @@ static uint64_t number_for(const Option &option, const char *text)
 
 	if (*text < '0' || *text > '9' || *end || errno || number < option.least ||
 	    number > option.most) {
-		std::string what = std::string("--") + option.name + " wants a number";
+		std::string what = std::string("--") + option.name + " requires a number";
 
 		if (option.least || option.most != UINT64_MAX)
 			what += " from " + std::to_string(option.least);

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 
 #include <cerrno>
+#include <cstring>
 
 #include "lib/fail.h"
 
@@ -41,6 +42,22 @@ int wait_for(pid_t pid)
 		if (errno != EINTR)
 			setup_failed("waitpid", errno);
 	return status;
+}
+
+std::string signal_name(int sig)
+{
+	if (const char *name = sigabbrev_np(sig))
+		return std::string("SIG") + name;
+	return "signal " + std::to_string(sig);
+}
+
+std::string status_text(int status)
+{
+	if (WIFEXITED(status))
+		return "exit code " + std::to_string(WEXITSTATUS(status));
+	if (WIFSTOPPED(status))
+		return "stopped by " + signal_name(WSTOPSIG(status));
+	return "killed by " + signal_name(WTERMSIG(status));
 }
 
 int Child::wait()

@@ -7,8 +7,9 @@
 
 #include <cstddef>
 #include <new>
+#include <string>
 
-/* @size bytes of zeroes that the test and its children see, until the last of them has ended. */
+/* @size bytes of zeroes that the caller shares with the children that it forks from now on. */
 void *shared_with_children(size_t size);
 
 template <typename T> T &shared_with_children()
@@ -16,10 +17,19 @@ template <typename T> T &shared_with_children()
 	return *new (shared_with_children(sizeof(T))) T();
 }
 
-/* The status of waitpid(2) for it. */
+/* Waits for @pid, and returns the status of waitpid(2). */
 int wait_for(pid_t pid);
 
-/* A forked process: @body runs in it, it exits with what @body returns, and is killed with us. */
+/* That status as messages have it: "exit code 1", "killed by SIGTRAP", "stopped by SIGSTOP". */
+std::string status_text(int status);
+
+/* "SIGTRAP", or "signal 35" for a real-time one. */
+std::string signal_name(int sig);
+
+/*
+ * A forked process that runs @body and exits with what @body returns. It is killed when its parent
+ * exits or this object goes out of scope.
+ */
 class Child {
 public:
 	template <typename Body>
@@ -33,7 +43,7 @@ public:
 	Child(const Child &) = delete;
 
 	pid_t pid() const { return pid_; }
-	/* Waits for the end, or for a ptrace stop; the status of waitpid(2). */
+	/* Waits until it exits or stops for its tracer, and returns the status of waitpid(2). */
 	int wait();
 
 private:

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What time it is, by the clocks of clock_gettime(2), which does not fail. */
+/* The time, by clock_gettime(2), which does not fail with these clocks. */
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ inline double seconds_now()
 	return nanoseconds_now() / 1e9;
 }
 
-/* In user mode for the most part, where asking for the time may be a system call. */
+/* Mostly in user mode: reading the clock may be a system call, so it is read only now and then. */
 inline void spin(long milliseconds)
 {
 	for (long end = milliseconds_now() + milliseconds; milliseconds_now() < end;)

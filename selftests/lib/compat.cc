@@ -13,8 +13,8 @@
 #include "lib/hit.h"
 
 /*
- * It runs wherever it lies. The handler is SA_SIGINFO | SA_RESTORER, so that it returns by
- * rt_sigreturn, whose frame is the one that a kernel builds for most programs.
+ * The program is position-independent. Its handler is SA_SIGINFO | SA_RESTORER, so that the kernel
+ * builds the same signal frame as for most programs, and it returns by rt_sigreturn.
  */
 #define SIG "10"
 #define TIMES "20"
@@ -78,7 +78,7 @@ constexpr uint16_t MACHINE = EM_ARM;
 extern "C" const uint8_t compat_entry_thumb[], compat_arm_at[], compat_arm_next[],
 	compat_arm_after[], compat_thumb_at[], compat_thumb_next[], compat_thumb_after[];
 
-/* In words, as the assembler of A64 knows nothing else; clang --target=armv7a writes them. */
+/* The A64 assembler cannot assemble A32; clang has generated these words. */
 asm(".pushsection .rodata\n"
     ".globl compat_begin, compat_end, compat_entry_thumb, compat_arm_at, compat_arm_next\n"
     ".globl compat_arm_after, compat_thumb_at, compat_thumb_next, compat_thumb_after\n"
@@ -198,7 +198,7 @@ int exec_compat(const InstructionSet &set)
 			 0,
 			 0,
 			 0 };
-	/* It counts in its own text. */
+	/* Writable, because the program has its counter in the same segment. */
 	headers.segment = { PT_LOAD,
 			    0,
 			    BASE,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A 32-bit program, written into a file in memory. It executes three instructions HITS times, one
- * after the other, and exits with the number of COMPAT_SIGNALs that its handler has caught. The first
- * stores to a word of 4 bytes, the second to the word behind it.
+ * A 32-bit program in a memfd. It executes a sequence of three instructions HITS times and exits
+ * with the number of COMPAT_SIGNALs that its handler has caught. The first instruction stores to a
+ * word of 4 bytes, the second to the next word.
  */
 #pragma once
 
@@ -14,19 +14,19 @@
 
 #define COMPAT_SIGNAL SIGUSR1
 
-/* How its loop is written, of those that a 32-bit task of this architecture executes. */
+/* An instruction set of the 32-bit tasks of this architecture, with the addresses in its loop. */
 struct InstructionSet {
 	const char *name;
 	size_t execute_length; /* attr.bp_len */
-	uint64_t entry; /* addresses; that of the entry with what makes it Thumb */
-	uint64_t at, next, after; /* of the three instructions */
-	uint64_t word;
+	uint64_t entry; /* bit 0 is set for Thumb */
+	uint64_t at, next, after; /* the three instructions */
+	uint64_t word; /* to which the first one stores */
 };
 
 std::span<const InstructionSet> instruction_sets();
 
-/* Whether the kernel executes them. */
+/* Whether the kernel can execute programs with this instruction set. */
 bool executes(const InstructionSet &set);
 
-/* Becomes such a program, or returns the errno. */
+/* Executes the program in the calling process; returns an errno if that fails. */
 int exec_compat(const InstructionSet &set);

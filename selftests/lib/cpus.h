@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Where the calling thread runs, sched_setaffinity(2), and when. */
+/* The CPU on which the calling thread runs, sched_setaffinity(2). */
 #pragma once
 
 #include <sys/types.h>
 
 #include <vector>
 
-/* The CPUs that it might run on when it was first asked. */
+/* The CPUs in the affinity mask of the calling thread at the first call. */
 const std::vector<int> &usable_cpus();
 
-/* From now on it runs on that one. */
+/* Moves the calling thread to @cpu and keeps it there. */
 void run_on(int cpu);
 
 /*
- * On PREEMPT_RT a thread of each CPU, irq_work/N, sends the SIGIO of a hit, and preempts whom it hits
- * there. But who is moved as that happens hits on, and all these hits have one signal. That task
- * stays on one CPU from now on, the calling thread on the one where it is.
+ * On PREEMPT_RT the per-CPU thread irq_work/N sends the SIGIO of a hit and preempts the task that
+ * has hit. If that task migrates first, it can hit again before the thread runs, and these hits
+ * share one signal. So keep the task @tid on one CPU; the calling thread stays on its current one.
  */
 void stay_for_signals(pid_t tid);
 
 /*
- * Leaves the CPU and comes back. A short sleep alone does not promise that: on a busy machine it
- * can be over before it began.
+ * Makes sure that the calling thread is scheduled out and in again. A short sleep is not enough: on
+ * a busy machine its time can be over before the thread is scheduled out.
  */
 void be_rescheduled();

@@ -62,7 +62,7 @@ constinit const Effect effects[EFFECTS] = {
 Observed observe(const Setup &setup, Verdict verdict)
 {
 	Observed seen = {};
-	std::optional<Filter> filter; /* without a program, a kernel without BPF will do */
+	std::optional<Filter> filter; /* loaded only if needed: the kernel may have no BPF */
 	Signals signals({ SIGIO, SIGTRAP, SETSIG });
 	Event event(with_sigtrap(breakpoint(hit), setup.sigtrap));
 	std::optional<Ring> ring;
@@ -88,8 +88,8 @@ Observed observe(const Setup &setup, Verdict verdict)
 	for (uint64_t i = 0; i < HITS; i++) {
 		hit(i);
 		/*
-		 * rb->poll is set as the sample's wakeup is raised, so this tells whether a task
-		 * that waits for the buffer would be woken, and found it ready.
+		 * The kernel sets rb->poll when it raises the wakeup of a sample, so this shows
+		 * whether a task that sleeps in poll() would wake up and find the event ready.
 		 */
 		if (ring)
 			seen.polls += ring->poll_ready();
@@ -106,7 +106,7 @@ Observed observe(const Setup &setup, Verdict verdict)
 		seen.samples = ring->samples();
 	}
 
-	/* Hits that are accepted use the limit up: what they cannot take was taken before. */
+	/* Accepted hits use up the rest of the limit; the difference was taken before. */
 	if (setup.limit) {
 		if (filter)
 			filter->returns(1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The side effects that a hit of a breakpoint can have, each with the set-up that shows it and
- * the numbers that it must show. The tests and the probe measure with the same code.
+ * The side effects that a hit of a breakpoint can have, each with the set-up that shows it and the
+ * numbers that are expected. The tests and the probe share this code.
  */
 #pragma once
 
@@ -9,10 +9,10 @@
 
 #include "lib/hit.h"
 
-/* O_ASYNC: nothing, plain SIGIO to the process, or F_SETSIG with F_OWNER_TID. */
+/* O_ASYNC: off, plain SIGIO to the process, or F_SETSIG with F_OWNER_TID. */
 enum class Async { NONE, TO_PROCESS, TO_THREAD };
 
-/* What hangs on the event. */
+/* How the event is set up. */
 struct Setup {
 	bool ring = false; /* a mapped ring buffer, polled after every hit */
 	Async async = Async::NONE;
@@ -20,32 +20,32 @@ struct Setup {
 	bool limit = false; /* enabled by REFRESH(LIMIT) */
 };
 
-/* What HITS hits did. */
+/* What was observed after HITS hits. */
 struct Observed {
-	uint64_t count; /* what the event counted */
+	uint64_t count; /* the event's count */
 	uint64_t runs; /* of the program */
 	uint64_t samples; /* in the ring buffer */
-	uint64_t polls; /* times that poll(2) was ready, asked once after each hit */
+	uint64_t polls; /* times that poll(2), called once after each hit, was ready */
 	uint64_t sigio; /* SIGIO */
 	uint64_t setsig; /* the F_SETSIG signal */
 	uint64_t sigtrap; /* SIGTRAP with si_code TRAP_PERF */
 	uint64_t hups; /* F_SETSIG signals with si_code POLL_HUP */
-	uint64_t taken; /* from the limit: LIMIT less the accepted hits it took to use it up */
+	uint64_t taken; /* from the limit: LIMIT minus the further hits that used up the rest */
 };
 
 struct Effect {
 	const char *id, *title;
 	Setup setup;
 	uint64_t Observed::*seen;
-	uint64_t accepted_count = HITS; /* counted when all are accepted: a limit stops at LIMIT */
-	uint64_t accepted_seen = HITS; /* what HITS accepted hits show; rejected ones must show 0 */
-	const char *when_seen = "delivered", *when_not = "suppressed"; /* how the probe says it */
+	uint64_t accepted_count = HITS; /* the count if all hits are accepted; a limit stops it */
+	uint64_t accepted_seen = HITS; /* effects of HITS accepted hits; rejected hits have none */
+	const char *when_seen = "delivered", *when_not = "suppressed"; /* in messages */
 };
 
 constexpr int EFFECTS = 7;
 extern const Effect effects[EFFECTS];
 
-/* What the program says, if there is one. */
+/* Whether the event has a program, and what that returns. */
 struct Verdict {
 	bool attached;
 	uint32_t returns;
@@ -56,5 +56,5 @@ struct Verdict {
 constexpr Verdict no_program = { false, 0 };
 constexpr Verdict rejects = { true, 0 };
 
-/* Hits a breakpoint in the calling thread HITS times. */
+/* Opens a breakpoint in the calling thread, hits it HITS times, and returns what happened. */
 Observed observe(const Setup &setup, Verdict verdict);

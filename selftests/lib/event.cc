@@ -63,13 +63,15 @@ uint64_t id_of_tracepoint(const char *name)
 	const std::string events = tracefs + std::string("/events/");
 	uint64_t id;
 
-	/* Where it is not mounted, for the calling test alone. */
+	/* Mount it for the calling test if it is not mounted. */
 	if (access(events.c_str(), F_OK))
 		mount_for_us("tracefs", tracefs);
 	if (!(std::ifstream(events + name + "/id") >> id))
-		unavailable(kernel_lockdown() == "confidentiality" ? "kernel lockdown refuses tracefs" :
-			    access(events.c_str(), F_OK)		? "no tracefs" :
-						   (std::string("no tracepoint ") + name).c_str());
+		unavailable(kernel_lockdown() == "confidentiality"
+				    ? "kernel lockdown refuses tracefs"
+			    : access(events.c_str(), F_OK)
+				    ? "tracefs cannot be mounted"
+				    : (std::string("no tracepoint ") + name).c_str());
 	return id;
 }
 
@@ -78,7 +80,7 @@ Fd open_event(const perf_event_attr &attr, pid_t pid, int cpu, int group)
 	return Fd(syscall(SYS_perf_event_open, &attr, pid, cpu, group, PERF_FLAG_FD_CLOEXEC));
 }
 
-/* The 64 bit fields of one bit each that follow attr.read_format. */
+/* The 64 one-bit fields of attr that follow read_format. */
 static uint64_t flags_of(const perf_event_attr &attr)
 {
 	uint64_t flags;
@@ -102,7 +104,7 @@ perf_event_attr with_deferred_callchain(perf_event_attr attr)
 	return attr;
 }
 
-/* What an old kernel refuses, and the least that asks for it. */
+/* Attributes that an old kernel refuses, and how to set each in a plain event. */
 static constexpr struct Newer {
 	bool (*asked)(const perf_event_attr &attr);
 	void (*ask)(perf_event_attr &attr);
@@ -126,8 +128,8 @@ static constexpr struct Newer {
 };
 
 /*
- * Whether the kernel lacks it even in an event that is nothing else, so that what is wrong with
- * the event of a test is not taken for an old kernel.
+ * Whether the kernel refuses the attribute in a dummy event, too. If not, the test's event is wrong
+ * for another reason.
  */
 static bool lacks(const Newer &feature)
 {
@@ -160,7 +162,7 @@ Event::Event(const perf_event_attr &attr, pid_t pid, int cpu, const Event *leade
 		unavailable("no hardware breakpoint of this kind");
 	if (attr.type == PERF_TYPE_HARDWARE && absent)
 		unavailable("no hardware counter of this kind");
-	/* E2BIG: a field that it does not know is not 0. */
+	/* E2BIG: a field that the kernel does not know is not 0. */
 	for (auto &feature : newer)
 		if ((err == EINVAL || err == E2BIG) && feature.asked(attr) && lacks(feature))
 			unavailable(feature.reason);

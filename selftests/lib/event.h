@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Perf events: what perf_event_open(2) is asked for, and the descriptor that it gives back. */
+/* Perf events: the attributes for perf_event_open(2), and the descriptor that it returns. */
 #pragma once
 
 #include <linux/hw_breakpoint.h>
@@ -25,15 +25,15 @@ enum class Access : uint32_t {
 };
 
 /*
- * A disabled breakpoint that overflows on every hit (sample_period 1), whose samples hold IP and
- * ADDR, and which wakes its poller at every sample (wakeup_events 1).
+ * A disabled breakpoint that overflows on every hit (sample_period 1), has IP and ADDR in its
+ * samples, and wakes up poll(2) at every sample (wakeup_events 1). @len is 1, 2, 4 or 8 bytes.
  *
- * exclude_kernel, because a hit in kernel mode runs in NMI context and a program that touches the
- * watched word would hit again. @len is in bytes: 1, 2, 4 or 8.
+ * exclude_kernel is set because a program runs in NMI context after a hit in kernel mode, and would
+ * hit again if it accessed the watched word.
  */
 perf_event_attr breakpoint(Access access, const volatile void *addr, size_t len);
 
-/* On the first instruction of @function, where its arguments still sit in their registers. */
+/* On the first instruction of @function, where its arguments are still in their registers. */
 template <typename Result, typename... Arguments>
 perf_event_attr breakpoint(Result (*function)(Arguments...))
 {
@@ -41,47 +41,48 @@ perf_event_attr breakpoint(Result (*function)(Arguments...))
 			  EXECUTE_LENGTH);
 }
 
-/* The same, for all tasks that come from the one that opens it. */
+/* The same with attr.inherit: also for the threads and children of the task. */
 perf_event_attr inherited(perf_event_attr attr);
 
 /*
- * With a SIGTRAP at each overflow, to the task that hit; or as it is if not @on. The kernel wants
- * remove_on_exec with it, kernel/events/core.c: an exec'ed program would die of the signal.
+ * Each overflow sends SIGTRAP to the task that hit, unless @on is false. The kernel requires
+ * remove_on_exec with attr.sigtrap, because the signal would terminate a program after exec().
  */
 perf_event_attr with_sigtrap(perf_event_attr attr, bool on = true);
 
 /*
- * A disabled software event, PERF_COUNT_SW_*, that overflows each @period, which for the clocks is
- * in nanoseconds; with 0 it counts and never overflows.
+ * A disabled software event, PERF_COUNT_SW_*, that overflows once per @period, which is in
+ * nanoseconds for the clocks. With 0 it only counts.
  */
 perf_event_attr software(uint64_t config, uint64_t period = 0);
 
-/* attr.config of a tracepoint, as "syscalls/sys_enter_getppid"; unavailable() where there is none. */
+/* attr.config of a tracepoint such as "syscalls/sys_enter_getppid", or unavailable(). */
 uint64_t id_of_tracepoint(const char *name);
 
 /*
- * The callchain of user mode, unwound on the way back there and written as a record of its own:
- * attr.defer_callchain and attr.defer_output, which are newer than the headers here.
+ * The kernel unwinds the user callchain on its way back to user mode and writes it as a separate
+ * record. attr.defer_callchain and attr.defer_output are newer than the headers here.
  */
 perf_event_attr with_deferred_callchain(perf_event_attr attr);
 
-/* Whether the kernel knows attr.sigtrap, which came with 5.13. */
+/* Whether the kernel has attr.sigtrap, which came with 5.13. */
 bool has_sigtrap();
 
-/* perf_event_open(2) with PERF_FLAG_FD_CLOEXEC: errno says why it is not valid. */
+/* perf_event_open(2) with PERF_FLAG_FD_CLOEXEC. If it fails, the Fd is invalid and errno is set. */
 Fd open_event(const perf_event_attr &attr, pid_t pid = 0, int cpu = -1, int group = -1);
 
 class Event {
 public:
 	/*
-	 * perf_event_open(2), in the group of @leader if there is one. ENOENT, EOPNOTSUPP and
-	 * ENODEV for a breakpoint or a hardware counter, and EINVAL or E2BIG for what the kernel
-	 * refuses in a bare event too, mean that the kernel or machine lacks it: unavailable().
+	 * perf_event_open(2), in the group of @leader if there is one. Calls unavailable() if the
+	 * kernel or the machine lacks the event: a breakpoint or hardware counter fails with
+	 * ENOENT, EOPNOTSUPP or ENODEV, or an attribute is refused even in a dummy event with
+	 * EINVAL or E2BIG.
 	 */
 	explicit Event(const perf_event_attr &attr, pid_t pid = 0, int cpu = -1,
 		       const Event *leader = nullptr);
 
-	/* One that somebody else has opened. */
+	/* An event that another process has opened. */
 	explicit Event(Fd fd)
 		: fd_(std::move(fd))
 	{
@@ -90,7 +91,6 @@ public:
 	int fd() const { return fd_.get(); }
 	void close() { fd_.close(); }
 	void enable();
-	/* must_attach() before. */
 	template <typename Program> void enable(const Program &program)
 	{
 		must_attach(program);
@@ -99,16 +99,17 @@ public:
 	void disable();
 
 	/*
-	 * PERF_EVENT_IOC_REFRESH: adds @n to the limit of overflows and enables. The event is
-	 * disabled, with POLL_HUP to its fasync owner, by the overflow that uses up the limit.
+	 * PERF_EVENT_IOC_REFRESH: adds @n to the limit of overflows and enables the event. The
+	 * overflow that uses up the limit disables it and sends POLL_HUP to its fasync owner.
 	 * EINVAL with attr.inherit or without a sample period.
 	 */
 	int refresh(int n);
 	void must_refresh(int n);
 
 	/*
-	 * PERF_EVENT_IOC_SET_BPF: until the event is closed. EEXIST with a program there already,
-	 * EINVAL for a program of another type. A program is what has a prog_fd().
+	 * PERF_EVENT_IOC_SET_BPF: attaches a program until the event is closed. EEXIST if the event
+	 * has a program, EINVAL if the program's type is wrong. A program is anything that has a
+	 * prog_fd().
 	 */
 	int attach(int prog_fd) const;
 	void must_attach(int prog_fd) const;
@@ -122,34 +123,34 @@ public:
 	}
 
 	/*
-	 * PERF_EVENT_IOC_MODIFY_ATTRIBUTES: moves a breakpoint. attr.disabled says whether it is
-	 * enabled afterwards.
+	 * PERF_EVENT_IOC_MODIFY_ATTRIBUTES: moves a breakpoint, and enables or disables it by
+	 * attr.disabled.
 	 */
 	void modify(perf_event_attr attr);
 
 	/* PERF_EVENT_IOC_PERIOD */
 	void set_period(uint64_t period);
 
-	/* PERF_EVENT_IOC_SET_OUTPUT: from now on into the ring of @other. */
+	/* PERF_EVENT_IOC_SET_OUTPUT: writes to the ring of @other from now on. */
 	void write_to(const Event &other);
 
-	/* Hits of this event and of its inherited children, those that have exited among them. */
+	/* Hits of this event and of the events inherited from it, in exited tasks, too. */
 	uint64_t count() const;
-	/* All that read(2) says, laid out as attr.read_format has it. */
+	/* What read(2) returns, laid out by attr.read_format. */
 	std::vector<uint64_t> read_words() const;
 	/* PERF_EVENT_IOC_ID */
 	uint64_t id() const;
 
-	/* O_ASYNC: SIGIO to the process, at every overflow. */
+	/* O_ASYNC: every overflow sends SIGIO to the process. */
 	void async();
-	/* The same with F_SETSIG and F_OWNER_TID: @sig, with si_code and si_fd, to the thread. */
+	/* The same with F_SETSIG and F_OWNER_TID: @sig to the thread, with si_code and si_fd. */
 	void async(int sig, pid_t tid);
-	/* To a thread, a process or a group: F_OWNER_TID, F_OWNER_PID, F_OWNER_PGRP. */
+	/* @owner_type is F_OWNER_TID, F_OWNER_PID or F_OWNER_PGRP. */
 	void async(int sig, int owner_type, pid_t owner);
 
 private:
 	void set_async();
 
 	Fd fd_;
-	pid_t task_ = -1; /* whose hits it has, if it is known, and but one */
+	pid_t task_ = -1; /* the task that is monitored, or -1 if unknown or several */
 };

@@ -26,7 +26,7 @@ SocketPair::SocketPair()
 	there = Fd(ends[1]);
 }
 
-/* One byte, and room for one descriptor beside it. */
+/* One byte, and room for one descriptor. */
 struct Message : msghdr {
 	Message()
 		: msghdr{}

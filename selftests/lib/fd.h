@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* File descriptors, which close as their owner goes; in pairs, and sent to other processes. */
+/* File descriptors that are closed with their owner: single, in pairs, sent to other processes. */
 #pragma once
 
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 class Fd {
 public:
 	Fd() = default;
-	/* Takes it over; below 0 there is none. */
+	/* Takes over @fd; a negative one is none. */
 	explicit Fd(int fd)
 		: fd_(fd)
 	{
@@ -20,7 +20,7 @@ public:
 		: fd_(std::exchange(other.fd_, -1))
 	{
 	}
-	/* What it had is closed at once. */
+	/* Closes the previous descriptor. */
 	Fd &operator=(Fd &&other) noexcept
 	{
 		const int fd = std::exchange(other.fd_, -1);
@@ -33,7 +33,7 @@ public:
 
 	int get() const { return fd_; }
 	bool valid() const { return fd_ >= 0; }
-	/* To the caller, who has to close it. */
+	/* The caller must close it. */
 	int release() { return std::exchange(fd_, -1); }
 	void close()
 	{
@@ -53,7 +53,7 @@ struct Pipe {
 	Fd out, in;
 };
 
-/* socketpair(2) of unix(7): a process keeps one end, and closes the other. */
+/* socketpair(2), unix(7): each of two processes keeps one end and closes the other. */
 struct SocketPair {
 	SocketPair();
 
@@ -61,9 +61,9 @@ struct SocketPair {
 };
 
 /*
- * SCM_RIGHTS of unix(7), with one byte: 0, or the errno of sendmsg(2). @flags are MSG_*.
- * receive_fd() gives back one that closes at exec, or none with 0 in @err if the other side is gone,
- * or has sent none.
+ * SCM_RIGHTS, unix(7), with one byte of data. @flags are MSG_*. send_fd() returns 0 or an errno.
+ * receive_fd() returns a close-on-exec descriptor; it returns none with 0 in @err if the peer has
+ * closed its end or has sent no descriptor.
  */
 int send_fd(int socket, int fd, int flags = 0);
 Fd receive_fd(int socket, int *err, int flags = 0);

@@ -10,7 +10,7 @@
 
 #include <filter.skel.h>
 
-/* By Program. */
+/* Names of the programs in the order of enum Program. */
 static constexpr const char *names[] = {
 	"on_overflow",	  "on_tracepoint", "on_kprobe",	   "on_raw_tracepoint", "looks",
 	"reads_cookie",	  "checks_cookie", "gets_stack",   "gets_stack_id",	"gets_frame",
@@ -19,13 +19,14 @@ static constexpr const char *names[] = {
 	"replaces",	  "traces",
 };
 
-/* Ends the process, if the kernel has not what the program takes. */
+/* Calls unavailable() if the kernel lacks something that the program requires. */
 static void look_for(Program which)
 {
 	if ((which == Program::READS_COOKIE || which == Program::CHECKS_COOKIE) &&
 	    !libbpf_probe_bpf_helper(BPF_PROG_TYPE_PERF_EVENT, BPF_FUNC_get_attach_cookie, nullptr))
 		unavailable("the kernel has no bpf_get_attach_cookie (it came with 5.15)");
-	if ((which == Program::READS_SAMPLE || which >= Program::REPLACES) && kernel_lockdown() == "confidentiality")
+	if ((which == Program::READS_SAMPLE || which >= Program::REPLACES) &&
+	    kernel_lockdown() == "confidentiality")
 		unavailable("kernel lockdown refuses bpf_probe_read_kernel()");
 	if (which == Program::GETS_TASK_STACK &&
 	    !libbpf_probe_bpf_helper(BPF_PROG_TYPE_PERF_EVENT, BPF_FUNC_get_current_task_btf,
@@ -54,7 +55,7 @@ Filter::Filter(Program which, const Filter *target)
 			setup_failed("bpf() to load the program", errno);
 	}, target ? +[](int err) {
 		if (err == EPERM)
-			unavailable("a program that replaces another one wants CAP_NET_ADMIN");
+			unavailable("a program that replaces another one requires CAP_NET_ADMIN");
 	} : nullptr);
 	if (tail_calls)
 		set_callee(bpf_program__fd((*program_)->progs.on_overflow));

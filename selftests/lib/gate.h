@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* A line that threads and children wait at, until another lets one of them go: eventfd(2). */
+/*
+ * A gate at which threads and children wait: each open() lets one of them pass. Implemented by an
+ * eventfd(2) semaphore.
+ */
 #pragma once
 
 #include <sys/eventfd.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 #include "lib/hit.h"
 
-/* Different bodies, so that no linker folds the two into one address. */
+/* The bodies differ so that a linker cannot fold the two functions into one. */
 KEPT_APART void hit(uint64_t value)
 {
 	asm volatile("" : : "r"(value), "i"(1) : "memory");

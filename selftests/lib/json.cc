@@ -53,7 +53,7 @@ std::string Json::quoted(std::string_view text)
 	return quoted + '"';
 }
 
-/* Behind a comma, unless it is the first in its brackets, or the value of a name. */
+/* Writes a comma first, unless @text is the first element or the value of a name. */
 Json &Json::put(const std::string &text)
 {
 	if (!open_.empty() && !named_) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* JSON on stdout, value by value: commas and quotes come by themselves. */
+/* Writes JSON to stdout, value by value, with commas and quotes where they are needed. */
 #pragma once
 
 #include <string>
@@ -9,11 +9,12 @@
 
 class Json {
 public:
-	/* '{' or '[', each element on a line of its own if there are to be @lines; and its end. */
+	/* Opens '{' or '['. With @lines each element is on a separate line. */
 	Json &begin(char bracket, bool lines = false);
+	/* Closes the innermost bracket. */
 	Json &end();
 
-	/* What follows is the value of @name, in an object. */
+	/* The next value is that of @name, in an object. */
 	Json &name(std::string_view name);
 
 	template <typename Value> Json &value(const Value &value)
@@ -30,14 +31,14 @@ public:
 		return name(of).value(is);
 	}
 
-	/* With three digits behind the point, or none. */
+	/* With three decimal places, or none for an integer. */
 	static std::string number(double value);
 
 private:
 	static std::string quoted(std::string_view text);
 	Json &put(const std::string &text);
 
-	/* Of each that is open, the innermost last. */
+	/* The open brackets, the innermost last. */
 	struct Open {
 		char end;
 		bool lines, empty;

@@ -33,7 +33,7 @@ std::string kernel_lockdown()
 	static constexpr char file[] = "/sys/kernel/security/lockdown";
 	std::string level;
 
-	/* Where nobody has mounted it, for this test alone. */
+	/* Mount securityfs for this test if it is not mounted. */
 	if (access(file, F_OK))
 		mount_for_us("securityfs", "/sys/kernel/security");
 	for (std::ifstream levels(file); levels >> level;)
@@ -68,5 +68,5 @@ void tell_kernel_log(const std::string &line)
 	const std::string text = line + '\n';
 
 	if (kmsg.valid() && write(kmsg.get(), text.data(), text.size()) < 0)
-		return; /* a log that takes no lines is no reason to stop */
+		return; /* the line is not essential */
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Mounts of the caller's own, which go with it. */
+/* Mounts that only the calling process and its children see, and that end with them. */
 #pragma once
 
-/* mount(2) in a mount namespace that it makes for the calling process; whether it could. */
+/* mount(2) in a new mount namespace for the calling process. Returns whether that succeeded. */
 bool mount_for_us(const char *type, const char *where, const char *options = nullptr);

@@ -12,12 +12,13 @@
 #include "lib/fail.h"
 #include "lib/kernel.h"
 
-/* @otherwise: what there is not, if the PMU is there. */
+/* @otherwise is the reason if the PMU is loaded. */
 [[noreturn]] static void lacks_pmu(const char *otherwise)
 {
-	unavailable(pmu_type()		     ? otherwise
-		    : kernel_lockdown().empty() ? "no PMU that hits on demand: insmod module/perf_bpf_pmu.ko, as root"
-					     : "no PMU that hits on demand: kernel lockdown refuses it");
+	unavailable(pmu_type()			? otherwise
+		    : kernel_lockdown().empty() ? "the test PMU is not loaded; run insmod "
+						  "module/perf_bpf_pmu.ko as root"
+						: "kernel lockdown refuses the test PMU");
 }
 
 static std::string file_of(Context context)
@@ -54,7 +55,7 @@ perf_event_attr hardware(uint64_t config)
 
 	attr.type = pmu_type();
 	if (!attr.type)
-		lacks_pmu("no PMU that hits on demand");
+		lacks_pmu("the test PMU cannot be used");
 	attr.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_ADDR;
 	attr.wakeup_events = 1;
 	attr.exclude_hv = 1;
@@ -65,7 +66,7 @@ Hits::Hits(Context context)
 	: file_(open(file_of(context).c_str(), O_WRONLY | O_CLOEXEC))
 {
 	if (!file_.valid())
-		lacks_pmu("no NMI that the PMU could raise");
+		lacks_pmu("the test PMU cannot raise an NMI here");
 	rate_ = std::make_unique<EnoughSampling>();
 }
 
@@ -83,7 +84,7 @@ Visitor::Visitor()
 	: file_(open("/sys/kernel/debug/perf_bpf_pmu/visitor", O_WRONLY | O_CLOEXEC))
 {
 	if (!file_.valid())
-		lacks_pmu("no PMU that may go while it has events (Linux 6.15)");
+		lacks_pmu("a PMU cannot be unregistered while it has events (since 6.15)");
 }
 
 Visitor::~Visitor()

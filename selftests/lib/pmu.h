@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The PMU for guests, module/perf_bpf_pmu.c: its events count where and when one likes. */
+/* The PMU for guests, module/perf_bpf_pmu.c, whose events overflow on demand. */
 #pragma once
 
 #include <cstdint>
@@ -10,26 +10,26 @@
 #include "lib/fd.h"
 #include "lib/sysctl.h"
 
-/* Where the hits of its counters come from: its files in debugfs. */
+/* The context in which the counters are hit. Each has a file in debugfs. */
 enum Context { NMI, IRQ, TASK };
 
 inline constexpr const char *contexts[] = { "nmi", "irq", "task" };
 
-/* Those that it has here, or none: an NMI on x86 alone. */
+/* The contexts that this machine has: NMI on x86 only; none without the PMU. */
 std::vector<Context> usable_contexts();
 
-/* Its attr.type, or 0 where there is none, or nobody may make it hit. */
+/* attr.type of the PMU, or 0 if it is not loaded or its debugfs files are not writable. */
 uint32_t pmu_type();
 
 /*
- * A disabled counter that overflows at every hit, with its attr.config. The kernel makes the hits,
- * in kernel mode. unavailable() without the PMU, as all that follows.
+ * A disabled counter that overflows on every hit, with @config as attr.config. The hits are in
+ * kernel mode. This and the following classes call unavailable() without the PMU.
  */
 perf_event_attr hardware(uint64_t config = 0);
 
 /*
- * A PMU that goes while it has events, as where root unbinds a driver; from Linux 6.15 on, or
- * unavailable(). It counts nothing.
+ * A PMU that is unregistered while it has events, as when root unbinds a driver. It requires Linux
+ * 6.15, and counts nothing.
  */
 class Visitor {
 public:
@@ -37,10 +37,11 @@ public:
 	~Visitor();
 	Visitor(const Visitor &) = delete;
 
+	/* Registers the PMU. */
 	void comes();
-	/* Takes its events' programs off; until that is done. */
+	/* Unregisters the PMU, and waits until the programs of its events are detached. */
 	void goes();
-	/* A counter of it, while it is here. */
+	/* A counter of the PMU while it is registered. */
 	perf_event_attr counter() const;
 
 private:
@@ -51,15 +52,15 @@ private:
 };
 
 /*
- * All that happens on a CPU counts, in one of the contexts; open once, written to often. What the
- * kernel lets overflow between two ticks is its default at least: it lowers that where the interrupts
- * of another PMU take long, as in a guest on a busy machine.
+ * Hits all counters of a CPU in one of the contexts. Also makes sure that the limit of samples per
+ * second is at least the kernel's default, because the kernel lowers it when the interrupts of
+ * another PMU take long, as in a guest on a busy machine.
  */
 class Hits {
 public:
 	explicit Hits(Context context);
 
-	/* On the CPU of the caller, or another one. */
+	/* On the CPU of the caller, or on @cpu. */
 	void make(uint64_t hits, int cpu = -1) const;
 
 private:

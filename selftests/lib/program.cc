@@ -8,10 +8,11 @@
 #include <vector>
 
 /*
- * libbpf asks the kernel for bpf_probe_read_kernel(). Under lockdown=confidentiality the kernel refuses it, so libbpf
- * takes the kernel for one before 5.5 and turns bpf_probe_read_user() into bpf_probe_read(), which lockdown refuses,
- * too, though it allows bpf_probe_read_user(). This turns it back: no program here calls bpf_probe_read() itself,
- * and one that calls bpf_probe_read_kernel() is not loaded there, see look_for().
+ * libbpf probes for bpf_probe_read_kernel(), which the kernel refuses under
+ * lockdown=confidentiality. libbpf then assumes a kernel before 5.5 and replaces
+ * bpf_probe_read_user(), which lockdown allows, by bpf_probe_read(), which lockdown refuses. Undo
+ * that: no program here calls bpf_probe_read() itself, and programs with bpf_probe_read_kernel()
+ * are not loaded under lockdown, see look_for().
  */
 static int restore_user_reads(bpf_program *program, bpf_prog_load_opts *, long)
 {
@@ -19,7 +20,8 @@ static int restore_user_reads(bpf_program *program, bpf_prog_load_opts *, long)
 	std::vector<bpf_insn> insns(loaded, loaded + bpf_program__insn_cnt(program));
 
 	for (bpf_insn &insn : insns)
-		if (insn.code == (BPF_JMP | BPF_CALL) && !insn.src_reg && insn.imm == BPF_FUNC_probe_read)
+		if (insn.code == (BPF_JMP | BPF_CALL) && !insn.src_reg &&
+		    insn.imm == BPF_FUNC_probe_read)
 			insn.imm = BPF_FUNC_probe_read_user;
 	return bpf_program__set_insns(program, insns.data(), insns.size());
 }
@@ -27,8 +29,8 @@ static int restore_user_reads(bpf_program *program, bpf_prog_load_opts *, long)
 void set_up_libbpf()
 {
 	LIBBPF_OPTS(libbpf_prog_handler_opts, opts, .prog_prepare_load_fn = restore_user_reads);
-	static const int handler = libbpf_register_prog_handler("perf_event", BPF_PROG_TYPE_PERF_EVENT,
-								 bpf_attach_type(0), &opts);
+	static const int handler = libbpf_register_prog_handler(
+		"perf_event", BPF_PROG_TYPE_PERF_EVENT, bpf_attach_type(0), &opts);
 
 	if (handler < 0)
 		setup_failed("libbpf_register_prog_handler", -handler);
@@ -74,7 +76,7 @@ Fd load_least(int32_t verdict)
 	return prog;
 }
 
-/* @size: how much of it the kernel knows. */
+/* @size returns the number of bytes that the kernel has filled in. */
 static bpf_prog_info ask_about(int prog_fd, uint32_t &size)
 {
 	bpf_prog_info info = {};
@@ -92,7 +94,7 @@ bpf_prog_info info_of_program(int prog_fd)
 	return ask_about(prog_fd, size);
 }
 
-bool program_is_there(uint32_t id)
+bool program_exists(uint32_t id)
 {
 	uint32_t next = id - 1;
 
@@ -100,10 +102,10 @@ bool program_is_there(uint32_t id)
 	       (!bpf_prog_get_next_id(next, &next) && next == id);
 }
 
-bool program_goes(uint32_t id)
+bool wait_until_freed(uint32_t id)
 {
 	for (int tries = 0; tries < 1000; tries++) {
-		if (!program_is_there(id))
+		if (!program_exists(id))
 			return true;
 		usleep(10'000);
 	}
@@ -122,7 +124,7 @@ std::optional<uint64_t> misses_of_program(int prog_fd)
 
 bool can_link(int prog_fd)
 {
-	/* With perf links the bad descriptor is what is wrong; without, the attach type. */
+	/* With perf links the bad descriptor is refused, without them the attach type: EINVAL. */
 	return bpf_link_create(prog_fd, -1, BPF_PERF_EVENT, nullptr) != -EINVAL;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * BPF programs. They come in skeletons, structs that bpftool makes of an object file, of which one
- * program is loaded: a kernel that lacks what another one needs does not matter then.
+ * BPF programs, in skeletons that bpftool generates from object files. Only one program of an
+ * object is loaded, so that a kernel that lacks a feature of another program does not matter.
  */
 #pragma once
 
@@ -17,34 +17,34 @@
 #include "lib/fd.h"
 #include "lib/signals.h"
 
-/* Before an object is opened. */
+/* Must be called before an object is opened. */
 void set_up_libbpf();
 
-/* Of all in @object only @name is to be loaded; it is given back. */
+/* Marks only the program @name of @object for loading, and returns it. */
 bpf_program *choose_program(bpf_object *object, const char *name);
 
 /*
- * The least that a perf_event program can be, loaded fast: it returns @verdict. If the kernel does
- * not take it, try_least() gives none back, and errno; load_least() ends the process.
+ * The smallest perf_event program, which loads fast and returns @verdict. If loading fails,
+ * try_least() returns an invalid Fd and sets errno, and load_least() calls setup_failed().
  */
 Fd try_least(int32_t verdict);
 Fd load_least(int32_t verdict);
 
-/* BPF_OBJ_GET_INFO_BY_FD. run_cnt grows while somebody holds what bpf_enable_stats() returns. */
+/* BPF_OBJ_GET_INFO_BY_FD. run_cnt grows only while a descriptor of bpf_enable_stats() is open. */
 bpf_prog_info info_of_program(int prog_fd);
-/* Whether there is a program of that id: to be asked for, or in the list of all. */
-bool program_is_there(uint32_t id);
-/* Waits for it to go, by way of RCU and of a work queue; whether it has gone in 10 s. */
-bool program_goes(uint32_t id);
-/* Its recursion_misses; nothing before 5.12, which does not count them. */
+/* Whether a program with this id exists: it can be opened, or is in the list of all ids. */
+bool program_exists(uint32_t id);
+/* Waits until the program is freed, by RCU and a work queue. Returns false after 10 s. */
+bool wait_until_freed(uint32_t id);
+/* The program's recursion_misses; none before 5.12, which does not count them. */
 std::optional<uint64_t> misses_of_program(int prog_fd);
 
-/* Whether create_link() can: before 5.15 there is Event::attach() alone. */
+/* Whether the kernel has links for perf events. Before 5.15 there is only Event::attach(). */
 bool can_link(int prog_fd);
 
 /*
- * BPF_LINK_CREATE: detaches when the Fd closes. create_link() gives none back, and errno, for an
- * event that has a program; must_link() ends the process.
+ * BPF_LINK_CREATE: closing the Fd detaches the program. If the event has a program, create_link()
+ * returns an invalid Fd and sets errno, and must_link() calls setup_failed().
  */
 Fd create_link(int prog_fd, const Event &event, uint64_t cookie = 0);
 Fd must_link(int prog_fd, const Event &event, uint64_t cookie = 0);
@@ -52,8 +52,8 @@ Fd must_link(int prog_fd, const Event &event, uint64_t cookie = 0);
 template <typename Skeleton> class Loaded {
 public:
 	/*
-	 * @prepare(skeleton) says what else there is to be done before the load; @refused is told
-	 * the errno of a load that fails, before setup_failed() is.
+	 * Calls @prepare(skeleton) before the program is loaded, and @refused(errno) before
+	 * setup_failed() if loading fails.
 	 */
 	template <typename Prepare>
 	Loaded(const char *program, Prepare prepare, void (*refused)(int err) = nullptr)
@@ -80,8 +80,8 @@ public:
 
 	Skeleton *operator->() const { return skel_; }
 	/*
-	 * One memory-mapped array: a program is given its condition, and asked what it saw, without
-	 * a system call. Volatile, for it runs behind the compiler's back.
+	 * The program's globals in a memory-mapped array: they are read and written without system
+	 * calls. Volatile, because the program changes them asynchronously.
 	 */
 	volatile auto *globals() const { return skel_->bss; }
 	bpf_program *program() const { return program_; }

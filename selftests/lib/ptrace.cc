@@ -18,7 +18,7 @@ void stop_for_tracer()
 	raise(SIGSTOP);
 }
 
-/* As a tracee has them: those of a 32-bit one are fewer, and of 32 bits each. */
+/* NT_PRSTATUS of a tracee: a 32-bit one has fewer registers, of 32 bits each. */
 union Registers {
 	user_regs_struct native;
 	uint32_t compat[sizeof(native) / sizeof(uint32_t)];
@@ -49,7 +49,7 @@ uint64_t where_is(pid_t pid)
 					     : registers.compat[COMPAT_PC];
 }
 
-void TracedChild::write_registers() const
+void Tracee::write_registers() const
 {
 	Registers registers;
 	iovec whole = { &registers, sizeof(registers) };
@@ -59,12 +59,12 @@ void TracedChild::write_registers() const
 		setup_failed("PTRACE_SETREGSET", errno);
 }
 
-bool TracedChild::has_stopped_by(int sig) const
+bool Tracee::has_stopped_by(int sig) const
 {
 	return WIFSTOPPED(status_) && WSTOPSIG(status_) == sig;
 }
 
-bool TracedChild::resume(__ptrace_request how, int sig)
+bool Tracee::resume(__ptrace_request how, int sig)
 {
 	if (ptrace(how, pid(), nullptr, sig))
 		setup_failed("ptrace", errno);

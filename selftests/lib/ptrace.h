@@ -10,20 +10,23 @@
 
 #include "lib/child.h"
 
-/* Stops, with SIGSTOP, for the parent to trace the caller. One that is traced already cannot. */
+/* Makes the parent trace the caller, which must not be traced yet, and stops by SIGSTOP. */
 void stop_for_tracer();
 
-/* Of a tracee that has stopped, and is no 32-bit one. lib/arch.h knows what is in them. */
+/* The registers of a stopped 64-bit tracee. See lib/arch.h for their meaning. */
 user_regs_struct registers_of(pid_t pid);
 
-/* Where a tracee has stopped, a 32-bit one as well. */
+/* The pc of a stopped tracee, which may be a 32-bit one. */
 uint64_t where_is(pid_t pid);
 
-/* A child that waits, traced by us, before it runs @body; setup_failed() if ptrace(2) is refused. */
-class TracedChild {
+/*
+ * A child that is traced by the caller and has stopped before it runs @body; setup_failed() if
+ * ptrace(2) is refused.
+ */
+class Tracee {
 public:
 	template <typename Body>
-	explicit TracedChild(Body body)
+	explicit Tracee(Body body)
 		: child_([=] {
 			stop_for_tracer();
 			return body();
@@ -33,14 +36,14 @@ public:
 	}
 
 	pid_t pid() const { return child_.pid(); }
-	/* As wait(2) had it at its last stop, or its end. */
+	/* The status of waitpid(2) for its last stop or its exit. */
 	int status() const { return status_; }
 	bool has_stopped_by(int sig) const;
 	uint64_t pc() const { return where_is(pid()); }
-	/* As they are. */
+	/* Writes the registers back unchanged. */
 	void write_registers() const;
 
-	/* Whether it has stopped again; else it has ended. @sig is delivered to it. */
+	/* Resumes it with @sig. Returns whether it has stopped again; else it has ended. */
 	bool resume(__ptrace_request how, int sig = 0);
 
 private:

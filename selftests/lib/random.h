@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Pseudo-random choices that a seed repeats, for what makes hits and calls in every order. */
+/* Pseudo-random choices that can be repeated from a seed, for the stress test and the fuzzer. */
 #pragma once
 
 #include <cstdint>
 #include <initializer_list>
 #include <iterator>
 
-/* splitmix64: small, the same everywhere, and any seed is a good one, 0 too. */
+/* splitmix64: small, the same on all machines, and every seed is good, even 0. */
 class Random {
 public:
 	explicit Random(uint64_t seed)

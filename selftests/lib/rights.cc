@@ -32,13 +32,13 @@ void become(uid_t user, uint64_t capabilities)
 		setup_failed("setresuid", errno);
 	if (syscall(SYS_capset, &header, data))
 		setup_failed("capset", errno);
-	/* For others of the same user, as if it had been started by them. */
+	/* Cleared by the change of user; others of @user may monitor this process. */
 	prctl(PR_SET_DUMPABLE, 1);
-	/* Which a change of user clears: see Child. */
+	/* Cleared by the change of user, too, see Child. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 }
 
-/* user_namespaces(7): the capabilities of another one count for neither system call. */
+/* user_namespaces(7): both system calls require the initial user namespace. */
 static bool in_first_user_namespace()
 {
 	static constexpr char first[] = "user:[4026531837]"; /* include/linux/proc_ns.h */
@@ -69,7 +69,7 @@ static bool refused(int err)
 	return err == EACCES || err == EPERM || err == ENOSYS;
 }
 
-/* Of whom it takes to be let @call, with @err as its errno, if it is not for want of a capability. */
+/* The permission that is missing for @call, which failed with @err though capabilities suffice. */
 static std::string permission(const char *call, int err)
 {
 	std::ifstream status("/proc/self/status");
@@ -78,15 +78,15 @@ static std::string permission(const char *call, int err)
 	for (std::string word; status >> word;)
 		if (word == "Seccomp:")
 			status >> mode;
-	return (err == ENOSYS || mode == SECCOMP_MODE_FILTER ? "a seccomp filter that allows " :
-							       "a security module that allows ") +
+	return (err == ENOSYS || mode == SECCOMP_MODE_FILTER ? "a seccomp filter that allows "
+							     : "a security module that allows ") +
 	       std::string(call);
 }
 
-/* perf_event_open(2): upstream refuses nobody a breakpoint of its own. */
+/* perf_event_open(2): upstream kernels allow all users a breakpoint on their own tasks. */
 static std::string missing_to_open()
 {
-	/* perf_event_open(2): it is there in each kernel that has the system call. */
+	/* perf_event_open(2): the file exists if and only if the kernel has the system call. */
 	static constexpr char paranoid[] = "/proc/sys/kernel/perf_event_paranoid";
 	int level = 0;
 
@@ -100,11 +100,11 @@ static std::string missing_to_open()
 		return "a kernel with perf events (CONFIG_PERF_EVENTS)";
 	if (err != EACCES || level <= 2 || has(ADMIN))
 		return permission("perf_event_open()", err);
-	return "kernel.perf_event_paranoid of 2 or less (it is " + std::to_string(level) + "), or " +
-	       named("CAP_SYS_ADMIN");
+	return "kernel.perf_event_paranoid of 2 or less (it is " + std::to_string(level) +
+	       "), or " + named("CAP_SYS_ADMIN");
 }
 
-/* bpf(2): a program and a map, which before 5.11 are locked memory. */
+/* bpf(2): a program and a map, which are charged to RLIMIT_MEMLOCK before 5.11. */
 static std::string missing_to_load()
 {
 	LIBBPF_OPTS(bpf_map_create_opts, mappable, .map_flags = BPF_F_MMAPABLE);
@@ -114,11 +114,12 @@ static std::string missing_to_load()
 
 	const int err = errno;
 
-	/* A kernel without bpf(2) is a subject of the tests, C11: those that load a program are skipped there. */
-	if (!refused(err) || (err == ENOSYS && access("/proc/sys/kernel/unprivileged_bpf_disabled", F_OK)))
+	/* Rule C11 is about kernels without bpf(2): only tests that need it are skipped. */
+	if (!refused(err) ||
+	    (err == ENOSYS && access("/proc/sys/kernel/unprivileged_bpf_disabled", F_OK)))
 		return "";
 	if (err != ENOSYS && !has(ADMIN) && !has(BPF | PERFMON))
-		return named(has(BPF)	   ? "CAP_PERFMON"
+		return named(has(BPF)	    ? "CAP_PERFMON"
 			     : has(PERFMON) ? "CAP_BPF"
 					    : "CAP_BPF and CAP_PERFMON");
 	if (err != ENOSYS && kernel_before(5, 11))

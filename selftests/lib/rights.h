@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What a process may: capabilities(7), and what the kernel's settings leave to everybody. */
+/* The rights of a process: capabilities(7), and what the kernel's settings allow all users. */
 #pragma once
 
 #include <linux/capability.h>
@@ -10,7 +10,7 @@
 
 constexpr uid_t NOBODY = 65534;
 
-/* Sets of capabilities, a bit each. */
+/* Sets of capabilities, one bit for each. */
 constexpr uint64_t cap(int number)
 {
 	return 1ull << number;
@@ -19,12 +19,12 @@ constexpr uint64_t cap(int number)
 constexpr uint64_t PERFMON = cap(CAP_PERFMON), BPF = cap(CAP_BPF), ADMIN = cap(CAP_SYS_ADMIN),
 		   KILL = cap(CAP_KILL);
 
-/* The calling process is @user's with these capabilities, from now on. */
+/* Changes the user of the calling process, and limits it to these capabilities. */
 void become(uid_t user, uint64_t capabilities);
 
 /*
- * What the calling process lacks to load a program and to put it on a breakpoint of its own, in the
- * words of who can give it: a clause for each, none if there is nothing. Whatever else may be in the
- * way it says nothing of.
+ * The rights that the calling process lacks to load a program and to attach it to a breakpoint on
+ * itself, as "; "-separated text for the administrator, or "" if nothing is missing. Other
+ * obstacles are not reported.
  */
 std::string missing_rights();

@@ -29,7 +29,7 @@ Ring::~Ring()
 	munmap(map_, sysconf(_SC_PAGESIZE) + data_size_);
 }
 
-/* Calls @record with the header of each record, and with what gives its words. */
+/* Calls @record(header, word) for each record, where word(n) is the nth word of the record. */
 template <typename Record> void Ring::consume(Record record)
 {
 	auto *page = static_cast<perf_event_mmap_page *>(map_);
@@ -37,7 +37,7 @@ template <typename Record> void Ring::consume(Record record)
 	uint64_t head = __atomic_load_n(&page->data_head, __ATOMIC_ACQUIRE);
 	uint64_t at = page->data_tail, end = head;
 
-	/* Written backward, the newest record begins at the head, and zeroes follow the oldest. */
+	/* A backward ring has the newest record at its head, and zeroes after the oldest one. */
 	if (mode_ == Mode::OVERWRITE) {
 		seen_count_ = 0;
 		at = head;
@@ -57,7 +57,7 @@ template <typename Record> void Ring::consume(Record record)
 		perf_event_header header;
 
 		memcpy(&header, &first, sizeof(header));
-		/* No record, or the oldest one, which the newest has partly overwritten. */
+		/* Not a record, or the oldest one, which is partly overwritten by the newest. */
 		if (!header.size || header.size > end - at)
 			break;
 		record(header, word);

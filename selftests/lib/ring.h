@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The ring buffer of an event, as perf_event_open(2) has it under "MMAP layout". */
+/* The ring buffer of an event, see "MMAP layout" in perf_event_open(2). */
 #pragma once
 
 #include <linux/perf_event.h>
@@ -18,38 +18,38 @@ public:
 	static constexpr size_t DATA_PAGES = 8; /* a power of two; some 1300 samples */
 
 	enum class Mode {
-		NORMAL, /* the kernel writes no further than the reader has read */
-		OVERWRITE, /* mapped read-only: it goes on; wants attr.write_backward */
+		NORMAL, /* the kernel does not overwrite what the reader has not read */
+		OVERWRITE, /* mapped read-only and overwritten; requires attr.write_backward */
 	};
 
-	/* mmap(2) of the event; EINVAL for an inherited event of a task. */
+	/* mmap(2) of the event, which fails with EINVAL for an inherited event of a task. */
 	explicit Ring(const Event &event, Mode mode = Mode::NORMAL, size_t data_pages = DATA_PAGES);
 	~Ring();
 	Ring(const Ring &) = delete;
 
-	/* Consumes what is there; with OVERWRITE looks at it, the newest record first. */
+	/* Consumes all records. With OVERWRITE it only looks at them, the newest one first. */
 	void drain();
-	/* Consumes what is there: the words of each sample, header and all. Not with OVERWRITE. */
+	/* Consumes all records, and returns the samples with their headers. Not with OVERWRITE. */
 	std::vector<std::vector<uint64_t>> take_samples();
-	/* Where the next record will be: more with each one. Not with OVERWRITE. */
+	/* The position of the next record, which grows with each record. Not with OVERWRITE. */
 	uint64_t head() const;
-	/* As if drain() had seen nothing yet: for more records than it can remember. */
+	/* Forgets what drain() has seen, to make room for more records. */
 	void forget() { seen_count_ = 0; }
-	/* Bytes that the data part holds. */
+	/* Size of the data area in bytes. */
 	size_t size() const { return data_size_; }
 	/* Records of @type (PERF_RECORD_*) that drain() has seen. */
 	uint64_t records(uint32_t type) const;
 	uint64_t samples() const { return records(PERF_RECORD_SAMPLE); }
-	/* Records that the kernel had no room for, as PERF_RECORD_LOST says. */
+	/* Records that did not fit into the ring, from PERF_RECORD_LOST. */
 	uint64_t lost() const;
 	/* Samples whose PERF_SAMPLE_ADDR is @addr. */
 	uint64_t samples_at(const volatile void *addr) const;
-	/* Of the same word of all samples, whatever attr.sample_type makes it: which ones came. */
+	/* The sum of the words at the place of PERF_SAMPLE_ADDR in all samples. */
 	uint64_t sum() const;
 
 	/*
-	 * What poll(2) says now, with no wait: POLLIN once after each wakeup, since the kernel
-	 * clears its flag (rb->poll) as it reports it; see perf_poll().
+	 * Calls poll(2) without waiting. It is ready once after each wakeup, because the kernel
+	 * clears rb->poll when it reports it, see perf_poll().
 	 */
 	bool poll_ready() const;
 
@@ -58,13 +58,13 @@ private:
 
 	struct Seen {
 		uint32_t type;
-		uint64_t third; /* word: of a sample ADDR, of PERF_RECORD_LOST how many */
+		uint64_t third; /* word: ADDR in a sample, the number in PERF_RECORD_LOST */
 	};
 	Mode mode_;
 	void *map_;
 	size_t data_size_;
 	int fd_;
 	size_t seen_count_ = 0;
-	static constexpr size_t MOST = 2048; /* records remembered, of all drain()s together */
+	static constexpr size_t MOST = 2048; /* records that are remembered until forget() */
 	Seen seen_[MOST];
 };

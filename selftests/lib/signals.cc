@@ -49,22 +49,23 @@ Handler::~Handler()
 	sigaction(sig_, &old_, nullptr);
 }
 
-/* Written by the handler, in any thread. si_code beyond the small ones shares slot 0. */
+/* Written by the handler in any thread. Negative and large values of si_code share slot 0. */
 static constexpr int CODES = 8;
 static uint64_t caught[_NSIG][CODES];
 static siginfo_t last_caught[_NSIG];
 
-/* What the last signal interrupted, and how many before it in a row had interrupted the same. */
+/* The registers that the last signal interrupted, and how many signals in a row had the same. */
 static thread_local struct {
-	std::remove_cvref_t<decltype(general_registers(std::declval<const ucontext_t &>()))> registers;
+	std::remove_cvref_t<decltype(general_registers(std::declval<const ucontext_t &>()))>
+		registers;
 	uint64_t same;
 } last_interrupted[_NSIG];
 
 /*
- * An arm64 that lacks the series returns from the handler to the instruction that hit, which hits
- * again, with the same registers each time, for ever. Nobody waits for that: from so many on they
- * are ignored, and what was to come once has come far too often. A clock in an empty loop looks the
- * same, and so does a system call that overflows: no test has that many of their signals.
+ * Without the series, an arm64 kernel returns from the handler to the instruction that hit, which
+ * hits again with the same registers, forever. Ignore the signal after STORM repetitions, so that
+ * the test ends and fails because of the wrong number. A clock in an empty loop or a system call
+ * that overflows looks the same, but no test has that many of these signals.
  */
 static void end_a_storm(int sig, const ucontext_t &context)
 {

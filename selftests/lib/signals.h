@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Signals, caught and counted or handled for as long as an object lives. */
+/* Signal handlers that are installed as long as an object lives. */
 #pragma once
 
 #include <signal.h>
@@ -10,16 +10,16 @@
 #include <initializer_list>
 
 #ifndef TRAP_PERF
-#define TRAP_PERF 6 /* si_code of attr.sigtrap; newer than glibc 2.36 */
+#define TRAP_PERF 6 /* si_code of attr.sigtrap; glibc 2.36 does not have it */
 #endif
 
-/* The signal for F_SETSIG: a real-time one, since those queue. */
+/* The signal for F_SETSIG: a real-time signal, because those are queued. */
 inline const int SETSIG = SIGRTMIN + 1;
 
 /* sigsetops(3) */
 sigset_t set_of(std::initializer_list<int> sigs);
 
-/* All, in the calling thread and in what it starts meanwhile. */
+/* Blocks all signals in the calling thread and in the threads that it creates meanwhile. */
 class BlockedSignals {
 public:
 	BlockedSignals();
@@ -30,7 +30,7 @@ private:
 	sigset_t before_;
 };
 
-/* sigaction(2), for as long as it lives; system calls go on after it. @flags: more of SA_*. */
+/* sigaction(2) with SA_SIGINFO, SA_RESTART and @flags, undone by the destructor. */
 class Handler {
 public:
 	Handler(int sig, void (*handler)(int, siginfo_t *, void *), int flags = 0);
@@ -44,23 +44,23 @@ private:
 
 /*
  * Catches and counts signals, also by si_code (POLL_IN, POLL_HUP, TRAP_PERF). A signal that
- * irq_work or task_work sends to the hitting task itself arrives before that task executes its
- * next instructions, so the counts are exact with no waiting.
+ * irq_work or task_work sends to the task that has hit is delivered before the task executes its
+ * next instruction, so the counts are exact without waiting.
  */
 class Signals {
 public:
 	explicit Signals(std::initializer_list<int> sigs);
 	Signals(const Signals &) = delete;
 
-	/* How many came since the last object for @sig was made. */
+	/* The number of signals since the last Signals object for @sig was created. */
 	static uint64_t count(int sig);
 	static uint64_t count(int sig, int code);
-	/* What came with the last one. */
+	/* The siginfo of the last signal. */
 	static siginfo_t last(int sig);
 
 	/*
-	 * Whether thousands from one place, with the same registers, are taken for a hit that comes
-	 * again for ever, and ignored from there on. Not for who runs with the series alone.
+	 * Whether thousands of signals with the same registers are taken for an endless repetition
+	 * of one hit, and ignored. Programs that require the series turn this off.
 	 */
 	static inline bool ends_storms = true;
 
@@ -68,7 +68,7 @@ private:
 	std::deque<Handler> handlers_;
 };
 
-/* What the kernel says with a SIGTRAP of attr.sigtrap, for which glibc 2.36 has no names. */
+/* The fields of siginfo_t for attr.sigtrap, which glibc 2.36 does not name. */
 struct TrapInfo {
 	uint64_t addr; /* si_addr */
 	uint64_t data; /* si_perf_data: attr.sig_data */

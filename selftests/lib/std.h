@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What is compiled once for all, as it takes longer than most files here: see the Makefile. */
+/* Precompiled, because these headers take longer to compile than most files: see the Makefile. */
 #include <algorithm>
 #include <atomic>
 #include <fstream>

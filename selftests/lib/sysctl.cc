@@ -20,15 +20,15 @@ Sysctl::Sysctl(const char *name)
 		setup_failed("fork", errno);
 	if (!guard_)
 		guard();
-	/* A test that ends at once must not have it killed before it has left the group by itself. */
+	/* Here, too: the harness may kill the process group of the test at any time. */
 	setpgid(guard_, guard_);
-	told_.out.close();
+	restored_.out.close();
 }
 
 Sysctl::~Sysctl()
 {
 	set(old_);
-	if (write(told_.in.get(), "", 1) == 1)
+	if (write(restored_.in.get(), "", 1) == 1)
 		waitpid(guard_, nullptr, 0);
 }
 
@@ -45,8 +45,8 @@ void Sysctl::guard()
 	char byte;
 
 	setsid();
-	told_.in.close();
-	if (!read(told_.out.get(), &byte, 1))
+	restored_.in.close();
+	if (!read(restored_.out.get(), &byte, 1))
 		set(old_);
 	_exit(0);
 }
@@ -57,7 +57,7 @@ SlowSampling::SlowSampling()
 	: Sysctl(max_sample_rate)
 {
 	if (!set(1))
-		unavailable("no way to set kernel.perf_event_max_sample_rate");
+		unavailable("kernel.perf_event_max_sample_rate cannot be set");
 }
 
 EnoughSampling::EnoughSampling(int rate)
@@ -70,8 +70,9 @@ EnoughSampling::EnoughSampling(int rate)
 	if (limit >= rate || (!access(file, W_OK) && limit_.emplace(max_sample_rate).set(rate)))
 		return;
 	snprintf(text, sizeof(text),
-		 "kernel.perf_event_max_sample_rate is %d, and this test needs %d: set it as root, "
-		 "with kernel.perf_cpu_time_max_percent between 1 and 99",
+		 "kernel.perf_event_max_sample_rate is %d, but the test needs %d; set it as root, "
+		 "with "
+		 "kernel.perf_cpu_time_max_percent between 1 and 99",
 		 limit, rate);
 	unavailable(text);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Settings of the kernel, proc(5), and back again. */
+/* Settings in /proc/sys, which are restored afterwards. */
 #pragma once
 
 #include <sys/types.h>
@@ -10,17 +10,18 @@
 #include "lib/fd.h"
 
 /*
- * A number in /proc/sys. It comes back even if the test is killed: by a guard outside of the test's
- * process group, which waits until nobody else holds the pipe, or until it is told that all is well.
+ * A number in /proc/sys. The old value is restored even if the test is killed: a guard process
+ * outside of the test's process group does it when the other end of its pipe is closed, unless the
+ * destructor has written to the pipe.
  */
 class Sysctl {
 public:
-	/* @name as "kernel/perf_event_paranoid"; unavailable() if we cannot read or set it. */
+	/* @name such as "kernel/perf_event_paranoid"; unavailable() if it cannot be set. */
 	explicit Sysctl(const char *name);
 	~Sysctl();
 	Sysctl(const Sysctl &) = delete;
 
-	/* Whether the kernel takes it. */
+	/* Returns whether the kernel has accepted the value. */
 	bool set(int value);
 
 private:
@@ -28,19 +29,19 @@ private:
 
 	std::string file_;
 	int old_ = 0;
-	Pipe told_;
+	Pipe restored_; /* written to when the destructor has restored the value */
 	pid_t guard_;
 };
 
-/* While it lives, a clock is throttled that overflows twice between two ticks. */
+/* While it lives, a clock that overflows twice between two ticks is throttled. */
 class SlowSampling : Sysctl {
 public:
 	SlowSampling();
 };
 
 /*
- * While it lives, the kernel allows @rate samples a second: it lowers its limit, down to 1, when interrupts take long.
- * unavailable() if the limit is lower and we cannot raise it.
+ * While it lives, the kernel allows at least @rate samples per second. The kernel lowers its limit,
+ * down to 1, when interrupts take long. unavailable() if the limit is lower and cannot be raised.
  */
 class EnoughSampling {
 public:

@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A hardware PMU for guests and test machines that have none. To the perf core it is what a driver
- * of real counters is: events in perf_hw_context, a few counters for each CPU, overflows in NMI,
- * hard interrupt or task context, and a counter that stops where perf_event_overflow() says so.
+ * A hardware PMU for guests and test machines that have none. The perf core sees it like a driver
+ * for real counters: its events are in perf_hw_context, each CPU has a few counters, overflows
+ * occur in NMI, hard interrupt or task context, and a counter stops if perf_event_overflow() says
+ * so.
  *
- * What it counts is
+ * It counts
  *
  * - hits, on demand: "echo N [CPU] > /sys/kernel/debug/perf_bpf_pmu/CONTEXT" makes each counter of
- *   that CPU, this one unless told, count N hits in that context: nmi (on x86), irq or task. All
- *   have been counted when the write returns, but for those on a CPU where the PMU is disabled just
- *   then, and for those in a mode that the event excludes, as in hardware;
- * - with PERF_BPF_PMU_CLOCK in attr.config, and for the cycles and instructions of
- *   PERF_TYPE_HARDWARE that no other PMU has: nanoseconds, a million at each of its ticks.
+ *   CPU, by default the current one, count N hits in CONTEXT, which is nmi (on x86), irq or task.
+ *   When the write returns, all hits have been counted, except those on a CPU where the PMU was
+ *   disabled and those in a mode that the event excludes, as in hardware;
+ * - nanoseconds, in steps of a million, with PERF_BPF_PMU_CLOCK in attr.config, and for the cycles
+ *   and instructions of PERF_TYPE_HARDWARE if no other PMU has them.
  *
- * Registers are those that were interrupted, or with PERF_BPF_PMU_COPY in attr.config a copy of
- * those with which the task left user mode, as PEBS and IBS make one.
+ * The registers are the interrupted ones or, with PERF_BPF_PMU_COPY in attr.config, a copy of those
+ * with which the task left user mode, like those of PEBS and IBS.
  *
- * With PERF_BPF_PMU_BATCH overflows are collected, as large PEBS does, and for the events for which
- * it does: when BATCH are there, it interrupts. With PERF_BPF_PMU_CALLCHAIN the callchain is in the
- * sample before the core has it, as that of PEBS and IBS is.
+ * With PERF_BPF_PMU_BATCH the driver collects BATCH overflows before it interrupts, for the same
+ * events as large PEBS. With PERF_BPF_PMU_CALLCHAIN the driver puts the callchain into the sample
+ * before it calls the core, like the drivers of PEBS and IBS.
  *
- * A PMU can go while it has events, as that of an uncore device whose driver root unbinds, from
- * Linux 6.15 on: "echo 1" and "echo 0" to the file "visitor" make perf_bpf_visitor come and go, which
- * counts nothing.
+ * From Linux 6.15 on a PMU can be unregistered while it has events, such as that of an uncore
+ * device whose driver root unbinds. "echo 1" and "echo 0" to the file "visitor" register and
+ * unregister perf_bpf_visitor, which counts nothing.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -72,13 +73,14 @@ static DEFINE_PER_CPU(struct cpu_counters, cpu_counters);
 
 static bool force;
 module_param(force, bool, 0400);
-MODULE_PARM_DESC(force, "load beside the PMU of a real machine");
+MODULE_PARM_DESC(force, "load although the machine has a PMU");
 
 static bool hold;
 module_param(hold, bool, 0400);
-MODULE_PARM_DESC(hold, "keep the static keys of perf on, for an emulator that may miss how they change");
+MODULE_PARM_DESC(hold,
+		 "keep the static keys of perf enabled, for an emulator that may miss changes");
 
-/* What the core exports to no module. */
+/* Functions of the core that are not exported to modules. */
 static typeof(perf_event_overflow) *event_overflow;
 static typeof(perf_event_output) *event_output;
 static typeof(perf_callchain) *callchain;
@@ -104,7 +106,7 @@ static void save_callchain(struct perf_sample_data *data, struct perf_event *eve
 {
 	if (!(event->attr.sample_type & PERF_SAMPLE_CALLCHAIN))
 		return;
-	/* As a driver's NMI handler need not: to lockdep, too, it is a reader. */
+	/* A driver's NMI handler need not do this. Here lockdep requires it. */
 	rcu_read_lock();
 	data->callchain = callchain(event, regs);
 	rcu_read_unlock();
@@ -116,13 +118,13 @@ static void save_callchain(struct perf_sample_data *data, struct perf_event *eve
 #endif
 }
 
-/* @is_overflow: not only a record for the ring. */
+/* With @is_overflow it is an overflow, otherwise only a record in the ring. */
 static void write_record(struct perf_event *event, struct pt_regs *regs, u64 period,
 			 bool is_overflow)
 {
 	struct perf_sample_data data;
 
-	/* As a stack may be that was used before. */
+	/* Like a used stack. */
 	memset(&data, 0xa5, sizeof(data));
 	perf_sample_data_init(&data, 0, period);
 	if (event->hw.config & PERF_BPF_PMU_CALLCHAIN)
@@ -133,7 +135,7 @@ static void write_record(struct perf_event *event, struct pt_regs *regs, u64 per
 		pmu_stop(event, 0);
 }
 
-/* As __intel_pmu_pebs_events(): the last record is the overflow, if it was one that interrupted. */
+/* Like __intel_pmu_pebs_events(): the last record is an overflow if the batch has interrupted. */
 static void drain(struct perf_event *event, struct batch *batch, bool interrupts)
 {
 	unsigned int records = xchg(&batch->records, 0), i;
@@ -143,7 +145,7 @@ static void drain(struct perf_event *event, struct batch *batch, bool interrupts
 			     interrupts && i == records - 1);
 }
 
-/* The event counts @n more, which may overflow it. */
+/* Adds @n to the event's count, which may overflow. */
 static void count(struct perf_event *event, u64 n, struct pt_regs *regs)
 {
 	struct hw_perf_event *hwc = &event->hw;
@@ -151,7 +153,7 @@ static void count(struct perf_event *event, u64 n, struct pt_regs *regs)
 	u64 last_period;
 
 	if (hwc->config & PERF_BPF_PMU_COPY) {
-		/* An NMI may find the task amid a write of other flags. */
+		/* An NMI may interrupt a write of other flags. */
 		if (!current->mm || data_race(current->flags) & PF_KTHREAD)
 			return;
 		copy = *task_pt_regs(current);
@@ -164,7 +166,7 @@ static void count(struct perf_event *event, u64 n, struct pt_regs *regs)
 	if (is_sampling_event(event) && local64_sub_return(n, &hwc->period_left) > 0)
 		return;
 
-	/* One that does not sample overflows as well: this counter is as short as can be. */
+	/* An event that does not sample overflows as well, as if the counter were very narrow. */
 
 	last_period = hwc->last_period;
 	hwc->last_period = hwc->sample_period;
@@ -182,7 +184,7 @@ static void count(struct perf_event *event, u64 n, struct pt_regs *regs)
 	}
 }
 
-/* All counters of this CPU that count what @config says. */
+/* Adds @n to all counters of this CPU whose PERF_BPF_PMU_CLOCK bit is that of @config. */
 static void count_all(u64 config, u64 n, struct pt_regs *regs)
 {
 	struct cpu_counters *cpu = this_cpu_ptr(&cpu_counters);
@@ -197,7 +199,7 @@ static void count_all(u64 config, u64 n, struct pt_regs *regs)
 	}
 }
 
-/* Takes what raise() has left, and returns how many hits that was. */
+/* Counts the hits that raise() has requested, and returns their number. */
 static int take(enum context context, struct pt_regs *regs)
 {
 	int hits = atomic_xchg(this_cpu_ptr(&cpu_counters.pending[context]), 0);
@@ -283,13 +285,13 @@ static void start_soon(void *unused)
 	hrtimer_start(this_cpu_ptr(&cpu_counters.soon), 0, HRTIMER_MODE_REL_PINNED_HARD);
 }
 
-/* By a timer: not every interrupt keeps the registers where we would find them. */
+/* By a timer, because not all interrupts store their registers for get_irq_regs(). */
 static int send_irq(int cpu)
 {
 	return smp_call_function_single(cpu, start_soon, NULL, true);
 }
 
-/* One that cannot be sent to has no file. */
+/* A context without a send function has no file. */
 static const struct {
 	const char *name;
 	int (*send)(int cpu);
@@ -299,7 +301,7 @@ static const struct {
 	[TASK]	= { "task", take_here },
 };
 
-/* One interrupt at a time: it takes all that is there, so that none finds nothing. */
+/* Only one interrupt at a time, which takes all pending hits, so that none is spurious. */
 static int raise(enum context context, unsigned int hits, int cpu)
 {
 	atomic_t *pending;
@@ -375,7 +377,7 @@ static void pmu_del(struct perf_event *event, int flags)
 	drain(event, &cpu->batches[event->hw.idx], false);
 }
 
-/* A count is never behind. */
+/* The count is always up to date. */
 static void pmu_read(struct perf_event *event)
 {
 }
@@ -403,7 +405,7 @@ static int pmu_event_init(struct perf_event *event)
 	}
 	if (config >= PERF_BPF_PMU_CONFIGS)
 		return -EINVAL;
-	/* As intel_pmu_hw_config() chooses. */
+	/* The same conditions as in intel_pmu_hw_config(). */
 	if (event->attr.freq || (event->attr.wakeup_events && !event->attr.watermark) ||
 	    !is_sampling_event(event))
 		config &= ~PERF_BPF_PMU_BATCH;
@@ -419,7 +421,7 @@ static struct pmu bpf_pmu = {
 	.module		= THIS_MODULE,
 	.task_ctx_nr	= perf_hw_context,
 #ifdef PERF_PMU_CAP_HETEROGENEOUS_CPUS
-	/* Before 6.2 others may not share perf_hw_context, or have it after us. */
+	/* Before 6.2, another PMU could not share or later use perf_hw_context without this. */
 	.capabilities	= PERF_PMU_CAP_HETEROGENEOUS_CPUS,
 #endif
 	.pmu_enable	= pmu_enable,
@@ -475,7 +477,7 @@ static ssize_t visit(struct file *file, const char __user *from, size_t size, lo
 	guard(mutex)(&visitor_mutex);
 	if (comes == visits)
 		return comes ? -EEXIST : -ENODEV;
-	/* One that was registered before still has its device. */
+	/* A PMU that was registered before still has its device. */
 	if (comes)
 		visitor = visitor_new;
 	err = comes ? perf_pmu_register(&visitor, VISITOR, -1) : perf_pmu_unregister(&visitor);
@@ -511,7 +513,7 @@ static void end_visit(void)
 }
 #endif
 
-/* Any answer but that there is none is one of a PMU. */
+/* Any result other than ENOENT comes from a PMU. */
 static bool machine_has_pmu(void)
 {
 	struct perf_event_attr attr = {
@@ -531,8 +533,8 @@ static bool machine_has_pmu(void)
 }
 
 /*
- * perf_sched_events and perf_swevent_enabled[] are on as long as there are an event of a task and one
- * of each kind that the kernel counts.
+ * Events that keep perf_sched_events and perf_swevent_enabled[] enabled: task events, one of each
+ * kind of software event.
  */
 static struct perf_event *held[PERF_COUNT_SW_MAX];
 
@@ -593,7 +595,7 @@ static int __init perf_bpf_pmu_init(void)
 	long i;
 
 	if (!force && machine_has_pmu()) {
-		pr_err("this machine has a PMU of its own; force=1 to load nevertheless\n");
+		pr_err("this machine has a PMU; load with force=1 if you want this one as well\n");
 		return -EBUSY;
 	}
 	event_overflow = find("perf_event_overflow");

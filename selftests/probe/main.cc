@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Tells which side effects of a hit the running kernel suppresses when the BPF program of the
- * event returns 0, and how a task goes on that was told of a hit. There is no feature bit to ask:
- * it measures.
+ * Reports which side effects of a hit the running kernel suppresses when the event's BPF program
+ * returns 0, and how a task continues after a reported hit. The kernel has no feature bit for this,
+ * so the probe measures it.
  */
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -23,7 +23,7 @@
 
 enum class Outcome { MEASURED, UNAVAILABLE, FAILED, KILLED };
 
-/* What a measuring child sends home. */
+/* The result that a measuring child sends to its parent. */
 struct Report {
 	Outcome outcome;
 	Observed seen;
@@ -53,11 +53,12 @@ static int to_parent = -1;
 void setup_failed(const char *what, int err)
 {
 	if (to_parent < 0) {
-		fprintf(stderr, "perf_bpf_probe: %s: %s\n", what, strerror(err));
+		fprintf(stderr, "perf_bpf_probe: %s: %s\n", what, errno_name(err).c_str());
 		_exit(2);
 	}
 
-	give_up(err == ENOSYS ? Outcome::UNAVAILABLE : Outcome::FAILED, "%s: %s", what, strerrorname_np(err) ?: "unknown error");
+	give_up(err == ENOSYS ? Outcome::UNAVAILABLE : Outcome::FAILED, "%s: %s", what,
+		errno_name(err).c_str());
 }
 
 void unavailable(const char *reason)
@@ -65,7 +66,7 @@ void unavailable(const char *reason)
 	give_up(Outcome::UNAVAILABLE, "%s", reason);
 }
 
-/* In a child of its own, so that a stray SIGTRAP costs one measurement and not the probe. */
+/* Measures in a child, so that a stray SIGTRAP terminates one measurement and not the probe. */
 template <typename Body> static Report in_child(Body body)
 {
 	constexpr int DEADLINE_SECONDS = 10;
@@ -81,8 +82,8 @@ template <typename Body> static Report in_child(Body body)
 	pipe.in.close();
 	if (read(pipe.out.get(), &report, sizeof(report)) != sizeof(report)) {
 		report.outcome = Outcome::KILLED;
-		snprintf(report.reason, sizeof(report.reason), "the measurement died of signal %d",
-			 child.wait() & 0x7f);
+		snprintf(report.reason, sizeof(report.reason), "the measurement ended: %s",
+			 status_text(child.wait()).c_str());
 	}
 	return report;
 }
@@ -121,8 +122,8 @@ static Finding probe(const Effect &effect)
 		return because(Result::SEEN, "");
 
 	/*
-	 * An effect that never happens would look suppressed. Where it happens too often it is there:
-	 * that is for the stops to tell, a handler's return that hits again.
+	 * An effect that never occurs would look suppressed, so check that accepted hits have it.
+	 * More effects than hits are fine here: the probe of the stops reports hits that repeat.
 	 */
 	Report accepted = measure(effect.setup, { true, 1 });
 
@@ -134,7 +135,7 @@ static Finding probe(const Effect &effect)
 	return because(Result::SUPPRESSED, "");
 }
 
-/* In a word how it goes on. */
+/* In a few words, how the task continues. */
 static const char *probe(const Stop &stop)
 {
 	const Report report = in_child([&] {
@@ -151,18 +152,18 @@ static const char *probe(const Stop &stop)
 					  : "works";
 }
 
-/* Why nothing can be measured here, if it cannot. */
+/* The reason if nothing can be measured on this machine, else "". */
 static std::string why_none()
 {
 	if (const std::string missing = missing_rights(); !missing.empty())
 		return "needs " + missing;
 
-	/* In some virtual machines a breakpoint opens and never fires. */
+	/* In some virtual machines breakpoints can be opened but are never hit. */
 	const Report bare = measure({}, no_program);
 
 	if (bare.outcome != Outcome::MEASURED)
 		return bare.reason;
-	return bare.seen.count == HITS ? "" : "a breakpoint opens but does not fire";
+	return bare.seen.count == HITS ? "" : "breakpoints can be opened but are not hit";
 }
 
 static const char *word(const Effect &effect, const Finding &found)
@@ -198,7 +199,7 @@ static void print_table(const utsname &kernel, const Finding *found, const char 
 	static constexpr const char *colours[] = { "\033[32m", "\033[31m", "\033[2m", "\033[33m" };
 	bool terminal = isatty(STDOUT_FILENO);
 
-	printf("Linux %s %s: what %d hits still do when the program returns 0\n\n", kernel.release,
+	printf("Linux %s %s: effects of %d hits whose program returns 0\n\n", kernel.release,
 	       kernel.machine, static_cast<int>(HITS));
 	for (int i = 0; i < EFFECTS; i++) {
 		printf("  %-38s %s%s%s", effects[i].title,
@@ -252,12 +253,13 @@ static void print_json(const utsname &kernel, const Finding *found, const char *
 
 static const char usage[] =
 	"usage: perf_bpf_probe [--json]\n"
-	"Tells which side effects of a breakpoint hit the running kernel suppresses when the BPF\n"
-	"program on the event returns 0. Exit code 0: all of them, 1: some or none, 2: cannot "
-	"tell.\n"
-	"Below: how a task goes on that was stopped by a hit, or that has handled its signal.\n"
-	"  --json       one JSON object instead of the table\n"
-	"  -h, --help   this text\n";
+	"Reports which side effects of a breakpoint hit the running kernel suppresses when the\n"
+	"event's BPF program returns 0, and whether a task continues correctly after it was "
+	"stopped\n"
+	"by a hit or has handled the signal of a hit.\n"
+	"Exit code 0: all side effects are suppressed, 1: some or none are, 2: cannot tell.\n"
+	"  --json       print one JSON object instead of the table\n"
+	"  -h, --help   print this text\n";
 
 int main(int argc, char **argv)
 {

@@ -10,10 +10,10 @@
 
 namespace {
 
-/* Hits that a tracer is told of, until one is missing. A step has to leave the instruction. */
-uint64_t told_of(bool step)
+/* The number of hits at which the tracer stops before one is missed. A step must advance. */
+uint64_t hits_seen_by_tracer(bool step)
 {
-	TracedChild tracee([] {
+	Tracee tracee([] {
 		hit_times(HITS);
 		return 0;
 	});
@@ -39,26 +39,26 @@ uint64_t told_of(bool step)
 
 uint64_t continues()
 {
-	return told_of(false);
+	return hits_seen_by_tracer(false);
 }
 
 uint64_t steps()
 {
-	return told_of(true);
+	return hits_seen_by_tracer(true);
 }
 
 std::atomic<uint64_t> handled;
-Event *told;
+Event *handled_event;
 
 uint64_t handles()
 {
 	Event event(breakpoint(hit));
 	const Handler handler(SETSIG, [](int, siginfo_t *, void *) {
 		if (++handled > 100 * HITS)
-			told->disable();
+			handled_event->disable();
 	});
 
-	told = &event;
+	handled_event = &event;
 	event.async(SETSIG, gettid());
 	event.enable();
 	hit_times(HITS);

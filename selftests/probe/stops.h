@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What becomes of a task that was told of a hit: a tracee that was stopped, a handler that returns. */
+/* How a task continues after a hit was reported: a stopped tracee, or a handler that returns. */
 #pragma once
 
 #include "lib/effects.h"
 
 struct Stop {
 	const char *id, *title;
-	/* HITS if the kernel does it right; measures in the calling process. */
+	/* Measures in the calling process. Returns HITS if the kernel is correct. */
 	uint64_t (*measure)();
-	const char *when_fewer, *when_more; /* how the probe says it, if there is such a case */
+	const char *when_fewer, *when_more; /* in the probe's output; nullptr if impossible */
 };
 
 constexpr int STOPS = 3;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Actors that hit as one task, and the table of all. */
+/* Actors that are a single task, and the table of all actors. */
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/syscall.h>
@@ -40,7 +40,7 @@ static void stores(const Part &part)
 		  [](uint64_t value) { store(value, &word); });
 }
 
-/* The kernel writes the word, in a system call: one byte, so that it is one hit. */
+/* The kernel writes the word in a system call: only one byte, so that it is one hit. */
 static void syscalls(const Part &part)
 {
 	Fd zero(open("/dev/zero", O_RDONLY | O_CLOEXEC));
@@ -54,8 +54,8 @@ static void syscalls(const Part &part)
 }
 
 /*
- * A hardware counter, in kernel mode. What an NMI finds while somebody changes the event is not
- * counted, so not with a meddler.
+ * A hardware counter in kernel mode. Without a meddler also in NMIs, because an NMI that interrupts
+ * a change of the event is not counted.
  */
 static void overflows(const Part &part)
 {
@@ -74,7 +74,7 @@ static uint64_t count_hups()
 	return Signals::count(SETSIG, POLL_HUP);
 }
 
-/* An event with a limit: each accepted hit takes one, the last one turns it off until REFRESH. */
+/* An event with a limit: the accepted hit that uses it up turns the event off until REFRESH. */
 static void limits(const Part &part)
 {
 	Scene scene(part, breakpoint(hit));
@@ -84,7 +84,7 @@ static void limits(const Part &part)
 	do {
 		for (uint64_t i = 0; i < BATCH; i++) {
 			if (!left) {
-				/* Turned off: this one is nobody's. */
+				/* The event is off: this hit has no effect. */
 				hit(++scene.value);
 				left = 1 + random.below(20);
 				scene.event.must_refresh(left);
@@ -95,8 +95,8 @@ static void limits(const Part &part)
 				hups++;
 			if (part.effects & SIGNALS && !machine.merges_signals &&
 			    count_hups() != hups)
-				say("POLL_HUPs right after hit %lu: expected %lu, came %lu",
-				    scene.tried, hups, count_hups());
+				say("expected %lu POLL_HUPs, got %lu: right after hit %lu", hups,
+				    count_hups(), scene.tried);
 		}
 		scene.settle(false);
 	} while (!over());
@@ -110,7 +110,7 @@ static void limits(const Part &part)
 /* A limit that another thread raises while it is used up. */
 static void refreshes(const Part &part)
 {
-	constexpr uint64_t LEAST = 2 * BATCH, LARGEST = 20 * BATCH; /* that is left */
+	constexpr uint64_t LEAST = 2 * BATCH, LARGEST = 20 * BATCH; /* remaining limit */
 	Scene scene(part, breakpoint(hit));
 	std::atomic<uint64_t> granted = LEAST, taken = 0;
 	std::atomic<bool> stop = false;
@@ -140,7 +140,7 @@ static void refreshes(const Part &part)
 	} while (!over());
 	stop = true;
 	raises.join();
-	/* The rest of it, and one more, which is nobody's. */
+	/* Use up the rest of the limit, and hit once more without effect. */
 	scene.accept_all_from_now_on();
 	while (scene.accepted < granted)
 		scene.batch(hit, std::min(BATCH, granted - scene.accepted));
@@ -151,7 +151,7 @@ static void refreshes(const Part &part)
 
 constexpr char GETPPID[] = SYSCALL_SYMBOL("getppid");
 
-/* A program on a kprobe reads the watched word: no other can run then, and that is counted. */
+/* A program on a kprobe reads the watched word. The hit's program cannot run then: a miss. */
 static void nested(const Part &part)
 {
 	Scene scene(part, breakpoint(Access::READ_WRITE, &word, 1));
@@ -159,7 +159,7 @@ static void nested(const Part &part)
 
 	reading.globals()->reader = getpid();
 	reading.globals()->watched = reinterpret_cast<uintptr_t>(&word);
-	word = 0; /* A program's read takes no page fault: it fails where there is no page yet. */
+	word = 0; /* A program's read does not fault pages in: without a page it would fail. */
 	scene.event.enable();
 	{
 		Kprobe kprobe(reading, GETPPID);
@@ -176,7 +176,7 @@ static void nested(const Part &part)
 	scene.close();
 }
 
-/* A program comes while its event is hit, and the event is closed while it is hit. */
+/* A program is attached while its event is hit, and the event is closed while it is hit. */
 static void closes(const Part &part)
 {
 	constexpr uint64_t EACH = 400;
@@ -234,14 +234,16 @@ static void closes(const Part &part)
 		books.signals += new_signals;
 		books.traps += new_traps;
 
-		/* The ring would keep the event. How many of these hit it, nobody can tell. */
+		/*
+		 * The mapping would keep the event open. An unknown number of these calls hit it.
+		 */
 		ring.reset();
 		meanwhile([&] { event.close(); });
 
 		const uint64_t all = Signals::count(SETSIG) + Signals::count(SIGTRAP);
 
 		hit_times(EACH);
-		expect("signals of an event that is closed", 0,
+		expect("signals of a closed event", 0,
 		       Signals::count(SETSIG) + Signals::count(SIGTRAP) - all);
 	} while (!over());
 	slot->closed = true;

@@ -27,7 +27,7 @@ void say(const char *format, ...)
 [[noreturn]] static void give_up(const char *what, const char *why)
 {
 	if (slot)
-		say("cannot go on: %s%s%s", what, *why ? ": " : "", why);
+		say("gave up: %s%s%s", what, *why ? ": " : "", why);
 	else
 		fprintf(stderr, "perf_bpf_stress: %s%s%s\n", what, *why ? ": " : "", why);
 	_exit(2);
@@ -35,7 +35,7 @@ void say(const char *format, ...)
 
 void setup_failed(const char *what, int err)
 {
-	give_up(what, strerrorname_np(err) ?: "unknown error");
+	give_up(what, errno_name(err).c_str());
 }
 
 void unavailable(const char *reason)
@@ -43,29 +43,29 @@ void unavailable(const char *reason)
 	give_up(reason, "");
 }
 
-void expect(const char *what, uint64_t expected, uint64_t came)
+void expect(const char *things, uint64_t expected, uint64_t came)
 {
 	if (came == expected)
 		return;
 	slot->books.lost += came < expected ? expected - came : 0;
 	slot->books.extra += came > expected ? came - expected : 0;
-	say("%s: expected %lu, came %lu", what, expected, came);
+	say("expected %s, got %lu", quantity(std::to_string(expected), things).c_str(), came);
 }
 
-void expect_same(const char *what, uint64_t expected, uint64_t came)
+void expect_same(const char *things, uint64_t expected, uint64_t came)
 {
 	if (came != expected)
-		say("%s do not add up: expected %#lx, came %#lx", what, expected, came);
+		say("expected a sum of %#lx, got %#lx: %s", expected, came, things);
 }
 
-void expect_at_most(const char *what, uint64_t most, uint64_t came)
+void expect_at_most(const char *things, uint64_t most, uint64_t came)
 {
-	expect(what, std::min(most, came), came);
+	expect(things, std::min(most, came), came);
 }
 
-void expect_at_least(const char *what, uint64_t least, uint64_t came)
+void expect_at_least(const char *things, uint64_t least, uint64_t came)
 {
-	expect(what, std::max(least, came), came);
+	expect(things, std::max(least, came), came);
 }
 
 void add(Books &sum, const Books &books)

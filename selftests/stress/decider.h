@@ -11,9 +11,9 @@ constexpr uint64_t COOKIE = 0xc00c1e0000000001;
 
 class Decider {
 public:
-	/* Decides by accepts(); @from_memory: on the value in its globals. */
+	/* Decides by accepts(), with @from_memory on the value in its globals. */
 	Decider(uint64_t seed, uint64_t mask, uint64_t cookie, bool from_memory);
-	/* One of those that get in the way. */
+	/* One of the programs on kprobes, which disturb hits. */
 	explicit Decider(const char *name);
 
 	int prog_fd() const { return loaded_.prog_fd(); }
@@ -24,7 +24,7 @@ public:
 		return __atomic_load_n(&globals()->accepted, __ATOMIC_RELAXED);
 	}
 	Fd link(const Event &event) const { return must_link(prog_fd(), event, globals()->cookie); }
-	/* 0 before 5.12, which does not count them. */
+	/* 0 before 5.12, which does not count misses. */
 	uint64_t misses() const { return misses_of_program(prog_fd()).value_or(0); }
 
 private:

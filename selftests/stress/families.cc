@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Actors that are more than one task: threads, children, and what an exec leaves. */
+/* Actors that are several tasks: threads, children, and new programs after exec(). */
 #include <linux/sched.h>
 #include <sched.h>
 #include <sys/syscall.h>
@@ -12,7 +12,7 @@
 #include "lib/child.h"
 #include "stress/scene.h"
 
-/* Members of a family hit at once, and all of them end. */
+/* The members of a family hit concurrently, and exit. */
 template <typename Members> static void hit_as_family(const Part &part, Members members)
 {
 	constexpr uint64_t EACH = 150;
@@ -40,7 +40,7 @@ static void hit_range(uint64_t from, uint64_t times)
 		hit(from + i);
 }
 
-/* join() returns before the thread has given up its events; when its id is free, it has. */
+/* join() returns before the thread has released its events. It has when its id is free. */
 static void wait_until_gone(pid_t tid)
 {
 	while (!syscall(SYS_tgkill, getpid(), tid, 0))
@@ -66,7 +66,7 @@ void threads(const Part &part)
 	});
 }
 
-/* Descriptors are shared: with a copy of one a child would keep a link that its parent closes. */
+/* With CLONE_FILES, because a child with its own descriptors would keep its parent's link open. */
 static pid_t fork_to_hit(uint64_t from, uint64_t times)
 {
 	clone_args args = {};
@@ -88,7 +88,7 @@ static pid_t fork_to_hit(uint64_t from, uint64_t times)
 	return pid;
 }
 
-/* The child has inherited the events when the fork fails, for its id is taken: mine. */
+/* The fork fails because the child's id is in use, but only after it has inherited the events. */
 static void fork_in_vain()
 {
 	const pid_t taken = getpid();
@@ -102,31 +102,31 @@ static void fork_in_vain()
 		setup_failed("clone3", errno);
 }
 
-static void must_end_well(pid_t child, const char *whom)
+static void must_end_well(pid_t child, const char *what)
 {
 	if (int status = wait_for(child))
-		say("%s ended with status %#x", whom, status);
+		say("expected exit code 0, got %s: %s", status_text(status).c_str(), what);
 }
 
 void forks(const Part &part)
 {
-	/* What a detach can meet is the fork itself. */
+	/* A detach races with the fork itself, so fork more often. */
 	const int in_vain = part.meddling && part.meddling->takes & DETACHES ? 100 : 10;
 
 	hit_as_family(part, [in_vain](uint64_t from, uint64_t each) {
-		const char *whom = "a member of the family";
+		const char *what = "a member of the family";
 		pid_t one = fork_to_hit(from, each);
 		pid_t two = fork_to_hit(from + each, each);
 
 		for (int i = 0; i < in_vain; i++)
 			fork_in_vain();
 		hit_range(from + 2 * each, each);
-		must_end_well(one, whom);
-		must_end_well(two, whom);
+		must_end_well(one, what);
+		must_end_well(two, what);
 	});
 }
 
-/* What is left after an exec: the event, which finds its breakpoint again by MODIFY_ATTRIBUTES. */
+/* After exec() the event remains, and MODIFY_ATTRIBUTES sets its breakpoint again. */
 struct Executed {
 	uint64_t counted, samples, sum;
 };
@@ -154,7 +154,8 @@ void execs(const Part &drawn)
 {
 	Part part = drawn;
 
-	part.wakes = true; /* as the new image believes: no more than the address may change */
+	part.wakes =
+		true; /* as in hit_after_exec(): MODIFY_ATTRIBUTES may change only the address */
 
 	Scene scene(part, breakpoint(hit_other)); /* for its programs */
 	uint64_t counted = 0, sum = 0;
@@ -177,7 +178,7 @@ void execs(const Part &drawn)
 			});
 
 			if (child.wait())
-				say("what was executed did not end well");
+				say("expected exit code 0, got another status: the new program");
 		}
 		for (uint64_t i = 0; i < EXECUTED_HITS; i++)
 			scene.book(++scene.value);
@@ -186,7 +187,7 @@ void execs(const Part &drawn)
 
 		result.in.close();
 		if (read(result.out.get(), &executed, sizeof(executed)) != sizeof(executed))
-			say("what was executed said nothing");
+			say("expected a result, got none: the new program");
 		counted += executed.counted;
 		scene.samples += executed.samples;
 		sum += executed.sum;

@@ -5,22 +5,22 @@
 
 #include <vector>
 
-/* What this kernel has; asked once. */
+/* Features of this kernel and machine. */
 struct Machine {
 	bool sigtrap, links, cookies, misses, pmu;
-	bool misses_deliver; /* all but the sample, before 6.10 */
+	bool misses_deliver; /* a miss has all effects except the sample: before 6.10 */
 	/*
-	 * On PREEMPT_RT a thread sends the signals of O_ASYNC. A task that goes on before it, as on
-	 * another CPU, can hit again first, and the two share one.
+	 * On PREEMPT_RT a thread sends the signals of O_ASYNC. A task that continues before that
+	 * thread has run can hit again, and both hits share one signal.
 	 */
 	bool merges_signals;
 	std::vector<int> cpus;
-	bool may_unplug; /* them: the user says so */
+	bool may_unplug; /* --hotplug: CPUs may be turned off */
 };
 
 extern Machine machine;
 
 void look_at_machine();
 
-/* Runs a task on that CPU alone, or on any if it is below 0; if the CPU is gone, as before. */
+/* Moves a task to @cpu, or allows all CPUs if @cpu is negative. Does nothing if @cpu is offline. */
 void prefer_cpu(pid_t pid, int cpu);

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Hits of filtered breakpoints under everything that may happen beside them, with an oracle.
+ * Hits filtered breakpoints while everything else that can interfere happens, with an oracle.
  *
- * The program accepts a hit by a hash of the value that the hit brings along, so whoever hits
- * knows beforehand what must be delivered. A round is some actors, each a process that hits and
- * then closes its books, perhaps with a thread that meddles with its event meanwhile, and some
- * noise, which is nobody's event. Who takes part is drawn by the round's seed from the tables
- * below. What the books must show, to the unit:
+ * The program accepts a hit by a hash of the hit's value, so that the task that hits can predict
+ * what must be delivered. A round consists of actors and noise. Each actor is a process that hits
+ * and then compares its books, and may have a thread that meddles with its event. The parts of a
+ * round are drawn from tables by the seed of the round. The books must show exactly:
  *
  *	accepted = delivered, rejected = invisible, counted = all
  *
- * Not for a machine that is needed: without the series some of it takes a kernel down.
+ * Do not run this on a machine that you need: it can crash a kernel without the series.
  */
 #include <bpf/bpf.h>
 #include <signal.h>
@@ -125,7 +124,7 @@ static std::string describe(const Part &part)
 	return text;
 }
 
-/* Forks @body, with a slot of its own; whoever does not end by himself is ended. */
+/* Forks a process that runs @body with the slot @its, and is killed after @seconds. */
 template <typename Body> static void begin(Slot &its, unsigned seconds, Body body)
 {
 	pid_t pid = fork();
@@ -142,7 +141,7 @@ template <typename Body> static void begin(Slot &its, unsigned seconds, Body bod
 	_exit(0);
 }
 
-/* What is wrong with how it ended, or "". */
+/* Waits for the process, and returns what is wrong with it, or "". */
 static std::string end(Slot &its)
 {
 	const int status = wait_for(its.pid);
@@ -150,8 +149,8 @@ static std::string end(Slot &its)
 	if (its.difference[0])
 		return its.difference;
 	if (WIFSIGNALED(status))
-		return WTERMSIG(status) == SIGALRM ? "does not end" : strsignal(WTERMSIG(status));
-	return status ? "ended with " + std::to_string(WEXITSTATUS(status)) : "";
+		return WTERMSIG(status) == SIGALRM ? "hangs" : status_text(status);
+	return status ? "expected exit code 0, got " + status_text(status) : "";
 }
 
 static bool play_round(uint64_t number, uint64_t seed, double seconds, Books &sum)
@@ -180,9 +179,9 @@ static bool play_round(uint64_t number, uint64_t seed, double seconds, Books &su
 	}
 	for (auto &noise : noises()) {
 		/*
-		 * Drawn even if it is not possible, so that the rest is the same everywhere. Clocks
-		 * that starve a CPU which goes offline make the scheduler of 6.12 warn that it is
-		 * not vacated, with the series and without.
+		 * Draw even an impossible noise, so that a seed means the same on all machines.
+		 * Clocks that starve a CPU which goes offline make the scheduler of 6.12 warn that
+		 * the CPU is not vacated, with and without the series.
 		 */
 		if (random.one_in(6) && (!noise.possible || noise.possible()) &&
 		    !(noise.flags & STARVES && unplugs) && n < MOST) {
@@ -228,10 +227,10 @@ static bool play_round(uint64_t number, uint64_t seed, double seconds, Books &su
 		std::string ended = end(its);
 
 		if (ended.empty() && i < playing && !its.closed)
-			ended = "did not close its books";
-		/* Each does so at least once, however late it comes to run. */
+			ended = "expected a result, got none";
+		/* Each actor hits at least once, however late it is scheduled. */
 		if (ended.empty() && i < playing && !its.books.hits && !parts[i].misses_hits())
-			ended = "hit nothing";
+			ended = "expected hits, got none";
 		if (!ended.empty())
 			wrong = wrong + "# " +
 				(i < playing ? describe(parts[i]) : making[i - playing]->name) +
@@ -240,7 +239,8 @@ static bool play_round(uint64_t number, uint64_t seed, double seconds, Books &su
 	}
 	printf("%s %lu %#lx %s\n", wrong.empty() ? "ok" : "not ok", number, seed, what.c_str());
 	if (!wrong.empty())
-		printf("%s# again: perf_bpf_stress --seed %#lx --rounds 1\n", wrong.c_str(), seed);
+		printf("%s# to repeat: perf_bpf_stress --seed %#lx --rounds 1\n", wrong.c_str(),
+		       seed);
 	print_books("round", books);
 	fflush(stdout);
 	add(sum, books);
@@ -249,20 +249,21 @@ static bool play_round(uint64_t number, uint64_t seed, double seconds, Books &su
 
 static const char usage[] =
 	"usage: perf_bpf_stress [--seed N] [--seconds N] [--rounds N] [--hotplug]\n"
-	"Hits filtered breakpoints under all that may happen beside them, and compares what must\n"
-	"come with what comes, as KTAP. Without the series this can take the kernel down.\n"
-	"  --seed N      of the first round, default the time; it draws the same rounds again\n"
-	"  --seconds N   how long in all (default 10)\n"
-	"  --rounds N    no more than that\n"
-	"  --hotplug     may turn CPUs off and on\n"
-	"  -h, --help    this text\n";
+	"Hits filtered breakpoints while everything else that can interfere happens, compares the\n"
+	"expected with the actual effects, and prints KTAP. It can crash a kernel without the "
+	"series.\n"
+	"  --seed N      the seed of the first round (default: the time), which repeats a run\n"
+	"  --seconds N   run for N seconds (default 10)\n"
+	"  --rounds N    stop after N rounds\n"
+	"  --hotplug     also turn CPUs off and on\n"
+	"  -h, --help    print this text\n";
 
 int main(int argc, char **argv)
 {
 	constexpr double ROUND_SECONDS = 2;
 	uint64_t seed = time(nullptr), seconds = 10, rounds = UINT64_MAX, done = 0, failed = 0;
 
-	/* An actor whose overflows signal makes them all in one system call. */
+	/* All overflows of one actor have the same user registers, those of a system call. */
 	Signals::ends_storms = false;
 
 	if (argc == 5 && !strcmp(argv[1], "--hit"))
@@ -279,18 +280,18 @@ int main(int argc, char **argv)
 	Books sum = {};
 
 	shared = &shared_with_children<Shared>();
-	/* Queued signals are charged to the user, whose are all of the actors. */
+	/* Queued signals are charged to the user, and all actors have the same user. */
 	setrlimit(RLIMIT_SIGPENDING, &many);
 	signal(SIGUSR1, [](int) {});
 	look_at_machine();
 
 	/*
-	 * The kernel patches its context switch as the first event comes and after the last has
-	 * gone. For a QEMU as in step_in() that had better be seldom.
+	 * The kernel patches its context switch when the first event is opened and after the last
+	 * one is closed. Keep one open, because of the QEMU bug in step_in().
 	 */
 	const Event last(breakpoint(hit_other));
 
-	/* Counters that are hit as fast as can be must not be throttled. */
+	/* Counters that are hit as fast as possible must not be throttled. */
 	std::optional<Sysctl> rate;
 
 	if (machine.pmu)

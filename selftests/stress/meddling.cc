@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What another thread does to the event of an actor while it is hit. */
+/* Meddlings: what another thread does to the event of an actor while it is hit. */
 #include <fcntl.h>
 #include <sched.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What goes on beside, and is nobody's event. */
+/* Disturbances that are not about an actor's event. */
 #include <bpf/bpf.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -46,8 +46,8 @@ static void look_up(Random &)
 }
 
 /*
- * Before 5.13 a kernel steps over a probed instruction by a debug trap, which on the way from a
- * hit in kernel mode would come upon its own stack. attr.sigtrap is as old as the cure.
+ * Before 5.13, kprobes single-step the probed instruction with a debug trap, which would overwrite
+ * the stack of the debug trap of a hit in kernel mode. attr.sigtrap is as old as the fix.
  */
 static bool can_step()
 {
@@ -55,17 +55,17 @@ static bool can_step()
 }
 
 /*
- * From before anybody goes there until nobody does: QEMU before 8.1 may translate an instruction
- * while the kernel patches it, and keep what is no longer there. A CPU that runs into an int3 of
- * the past dies of it, or is sent to address 0 if a kprobe by ftrace, which has no copy of the
- * instruction, is at that place.
+ * The kprobes are attached before the actors start and detached after they have ended: QEMU before
+ * 8.1 may translate an instruction while the kernel patches it, and keep the stale translation. A
+ * CPU that executes a stale int3 oopses, or jumps to address 0 if an ftrace-based kprobe, which has
+ * no copy of the instruction, is there.
  */
 static void step_in(Random &random)
 {
 	static const char *const functions[] = { "perf_bp_event", "perf_swevent_set_period",
 						 "perf_output_begin_forward", "send_sigio" };
 	const Decider stepping("steps_in");
-	/* Some are not there in some kernels, or inlined. */
+	/* Some kernels do not have all of these functions, or inline them. */
 	Kprobe one(stepping, functions[random.below(std::size(functions))]);
 	Kprobe two(stepping, functions[random.below(std::size(functions))]);
 
@@ -117,13 +117,13 @@ static void interrupt(Random &random)
 
 	attr.disabled = 0;
 
-	/* A CPU may be off just now. */
+	/* A CPU may be offline now, so errors are ignored. */
 	for (int cpu : machine.cpus)
 		clocks.push_back(open_event(attr, -1, cpu));
 	usleep(random.below(100'000));
 }
 
-/* Events of others on the tasks that hit: their contexts change, and their breakpoint registers. */
+/* Breakpoints on the tasks that hit, which change their contexts and debug registers. */
 static void be_neighbour(Random &random)
 {
 	perf_event_attr attr = breakpoint(hit_other);
@@ -147,7 +147,7 @@ static void poke(Random &random)
 	pause_a_little(random);
 }
 
-/* In this order they are drawn, and end. */
+/* They are drawn, and end, in this order. */
 static const Noise all[] = {
 	{ "lookups", look_up },
 	{ "hotplug", unplug, UNPLUGS, can_unplug },

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Who takes part in a round: actors, what meddles with them, and noise, each a table to draw from. */
+/*
+ * The parts of a round: actors, which hit; meddlings with an actor's event; and noise. Each is
+ * drawn from a table.
+ */
 #pragma once
 
 #include <cstdint>
@@ -7,35 +10,35 @@
 
 #include "lib/random.h"
 
-/* What an accepted hit does. */
+/* Effects of an accepted hit. */
 enum : uint32_t { SAMPLES = 1, SIGNALS = 2, TRAPS = 4 };
 
-/* What a meddler takes from the books, which then know less. */
+/* What the books cannot know because of a meddler. */
 enum : uint32_t {
-	DETACHES = 1, /* a hit may find no program: only with all accepted is it known */
-	MISSES_HITS = 2, /* the event is off at times: what the program says counts */
+	DETACHES = 1, /* a hit may find no program, so all hits must be accepted */
+	MISSES_HITS = 2, /* the event is off at times, so only the program counts the hits */
 	UNMAPS = 4, /* there is no ring at times */
-	SILENCES = 8, /* there is no O_ASYNC at times */
-	MOVES_SIGNALS = 16, /* they go to another thread, and come when they come */
-	MERGES_SIGNALS = 32, /* not by a meddler: machine.merges_signals */
+	SILENCES = 8, /* O_ASYNC is off at times */
+	MOVES_SIGNALS = 16, /* signals go to another thread and may arrive later */
+	MERGES_SIGNALS = 32, /* not because of a meddler: machine.merges_signals */
 };
 
 class Scene;
 
-/* What another thread does to the event of an actor, over and over. */
+/* What another thread does to the event of an actor, repeatedly. */
 struct Meddling {
 	const char *name;
 	uint32_t takes;
 	void (*act)(Scene &scene, uint64_t round);
-	bool of_breakpoints = false; /* alone */
+	bool of_breakpoints = false; /* only breakpoints */
 
-	/* With an actor that has these effects. */
+	/* Whether it is possible with an actor that has these effects. */
 	bool possible_if(uint32_t effects, bool inherited) const;
 };
 
 struct Actor;
 
-/* What one actor is to do; all of it follows from the round's seed. */
+/* The part of one actor, which is drawn by the seed of the round. */
 struct Part {
 	const Actor *actor;
 	const Meddling *meddling; /* or nullptr */
@@ -43,8 +46,8 @@ struct Part {
 	uint64_t mask, seed;
 	int cpu; /* or -1 */
 	bool wakes; /* attr.wakeup_events */
-	bool blocks; /* the signals, in every other batch */
-	bool fills; /* lets the ring overflow */
+	bool blocks; /* blocks the signals in every other batch */
+	bool fills; /* does not empty the ring, so that samples are lost */
 	bool by_link;
 	bool stats; /* bpf_enable_stats() */
 
@@ -54,7 +57,7 @@ struct Part {
 struct Actor {
 	const char *name;
 	unsigned weight;
-	uint32_t effects; /* that it can keep books of; which it has is drawn */
+	uint32_t effects; /* that it supports, and from which those of a part are drawn */
 	void (*play)(const Part &part);
 	uint32_t flags = 0;
 
@@ -63,39 +66,39 @@ struct Actor {
 
 /* Flags of an actor. */
 enum : uint32_t {
-	MEDDLED = 1, /* others may meddle with its event */
+	MEDDLED = 1, /* a meddler may change its event */
 	IN_KERNEL = 2, /* its hits are in kernel mode */
-	INHERITED = 4, /* its event is, by the members of a family */
-	ALL_EFFECTS = 8, /* it has them, whatever is drawn */
-	ACCEPTS_ALL = 16, /* whatever is drawn */
-	NEEDS_MISSES = 32, /* counted by the kernel */
-	NEEDS_PMU = 64, /* that of module/ */
-	NEEDS_WATCHED_KERNEL = 128, /* what it does to user memory hits */
+	INHERITED = 4, /* members of a family inherit its event */
+	ALL_EFFECTS = 8, /* it has all its effects, whatever is drawn */
+	ACCEPTS_ALL = 16, /* it accepts all hits, whatever is drawn */
+	NEEDS_MISSES = 32, /* the kernel must count misses */
+	NEEDS_PMU = 64, /* the PMU of module/ must be loaded */
+	NEEDS_WATCHED_KERNEL = 128, /* the kernel's accesses to user memory must hit */
 };
 
-/* Nobody's event; @make is run over and over. */
+/* Disturbance that is not about an actor's event. @make is called repeatedly. */
 struct Noise {
 	const char *name;
 	void (*make)(Random &random);
 	uint32_t flags = 0;
-	bool (*possible)() = nullptr; /* or it always is */
+	bool (*possible)() = nullptr; /* nullptr: always */
 };
 
 /* Flags of a noise. */
 enum : uint32_t {
-	UNPLUGS = 1, /* CPUs */
-	STARVES = 2, /* who leaves a CPU that is unplugged */
-	OUTLASTS = 4, /* begins before all others, and ends last */
+	UNPLUGS = 1, /* it turns CPUs off and on */
+	STARVES = 2, /* it slows down tasks that leave a CPU which is turned off */
+	OUTLASTS = 4, /* it begins before all other parts and ends after them */
 };
 
 std::span<const Actor> actors();
 std::span<const Meddling> meddlings();
 std::span<const Noise> noises();
 
-/* Of actors.cc's table; whole families have a file of their own. */
+/* Entries in the table of actors.cc that are implemented in families.cc. */
 void threads(const Part &part);
 void forks(const Part &part);
 void execs(const Part &part);
 
-/* perf_bpf_stress --hit EVENT RESULT FROM, which execs() becomes; the exit code. */
+/* perf_bpf_stress --hit EVENT RESULT FROM, which execs() executes. Returns the exit code. */
 int hit_after_exec(int event_fd, int result, uint64_t from);

@@ -65,19 +65,20 @@ void Scene::settle(bool blocked)
 	if (part.blocks) {
 		uint64_t now = due(), all = now - due_before;
 
-		/* Blocked, a SIGTRAP is pending once, as every signal that is not queued. */
+		/* SIGTRAP is not queued: while it is blocked, at most one is pending. */
 		traps_due += blocked ? std::min<uint64_t>(all, 1) : all;
 		due_before = now;
 	}
 	if (part.effects & SIGNALS && !(takes & SILENCES))
 		wait_for_signals();
-	/* Nobody is woken for nothing, and whoever waits is woken. */
+	/* poll(2) must be ready if and only if there are new samples. */
 	if (ring && part.wakes && !part.fills && !(takes & DETACHES && kernel)) {
 		const uint64_t now = due();
 
 		if (ring->poll_ready() != (now > polled))
-			say("poll(2) with %lu new samples: %s", now - polled,
-			    now > polled ? "not ready" : "ready");
+			say("expected poll() %s, got %s: %lu new samples",
+			    now > polled ? "ready" : "not ready",
+			    now > polled ? "not ready" : "ready", now - polled);
 		polled = now;
 	}
 	if (!part.fills)
@@ -111,13 +112,13 @@ void Scene::drain()
 	if (part.fills)
 		samples += ring->lost();
 	else
-		expect("lost records", 0, ring->records(PERF_RECORD_LOST));
+		expect("PERF_RECORD_LOST records", 0, ring->records(PERF_RECORD_LOST));
 }
 
 void Scene::close(const std::function<void(uint64_t)> &hit)
 {
 	if (part.fills && ring) {
-		/* Only the next sample brings the record of those that were lost. */
+		/* The kernel writes PERF_RECORD_LOST only before the next sample. */
 		drain();
 		accept_all_from_now_on();
 		book(++value);
@@ -132,8 +133,10 @@ void Scene::close(const std::function<void(uint64_t)> &hit)
 	const uint64_t misses = first.misses() + second.misses();
 	const uint64_t runs = first.globals()->runs + second.globals()->runs;
 	const uint64_t said = first.accepted() + second.accepted();
-	const bool told = takes & MISSES_HITS || kernel; /* by the program alone */
-	const uint64_t delivered = takes & DETACHES ? tried - misses : told ? said : accepted;
+	const bool only_program = takes & MISSES_HITS || kernel; /* knows the accepted hits */
+	const uint64_t delivered = takes & DETACHES ? tried - misses
+				   : only_program   ? said
+						    : accepted;
 	const uint64_t signalled = delivered + (machine.misses_deliver ? misses : 0);
 
 	if (takes & MISSES_HITS)
@@ -151,12 +154,12 @@ void Scene::close(const std::function<void(uint64_t)> &hit)
 		       info_of_program(first.prog_fd()).run_cnt +
 			       info_of_program(second.prog_fd()).run_cnt);
 	if (!(takes & DETACHES)) {
-		if (told)
+		if (only_program)
 			expect_at_most("hits that the program accepted", accepted, said);
 		else
 			expect("hits that the program accepted", accepted, said);
 		if (kernel && !(takes & MISSES_HITS) && said <= accepted)
-			expect_at_most("hits accepted in vain", misses, accepted - said);
+			expect_at_most("accepted hits without a run", misses, accepted - said);
 	}
 	expect("runs that saw a wrong cookie", 0,
 	       first.globals()->wrong_cookies + second.globals()->wrong_cookies);
@@ -166,7 +169,7 @@ void Scene::close(const std::function<void(uint64_t)> &hit)
 		expect_same("values of the samples",
 			    takes & MISSES_HITS ? first.globals()->accepted_sum : sum, samples_sum);
 	check(SIGNALS, SILENCES | MERGES_SIGNALS, "signals", signalled, caught());
-	expect("SIGIO, which is sent when the queue is full", 0, Signals::count(SIGIO));
+	expect("SIGIOs, which mean a full signal queue", 0, Signals::count(SIGIO));
 
 	const uint64_t traps = Signals::count(SIGTRAP) + slot->from_children;
 
@@ -186,14 +189,14 @@ void Scene::close(const std::function<void(uint64_t)> &hit)
 void Scene::compare_signals()
 {
 	if (part.effects & SIGNALS && !(takes & MERGES_SIGNALS) && caught() != due())
-		say("signals right after hit %lu: expected %lu, came %lu", tried, due(), caught());
+		say("expected %lu signals, got %lu: right after hit %lu", due(), caught(), tried);
 
-	/* Blocked before, some of them were never sent. */
+	/* SIGTRAPs of earlier batches that were blocked were sent only once. */
 	const uint64_t traps = part.blocks ? traps_due + due() - due_before : due();
 
 	if (part.effects & TRAPS && Signals::count(SIGTRAP) != traps)
-		say("SIGTRAPs right after hit %lu: expected %lu, came %lu", tried, traps,
-		    Signals::count(SIGTRAP));
+		say("expected %lu SIGTRAPs, got %lu: right after hit %lu", traps,
+		    Signals::count(SIGTRAP), tried);
 }
 
 void Scene::check(uint32_t effect, uint32_t unless, const char *what, uint64_t due, uint64_t came)

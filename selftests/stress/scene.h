@@ -13,18 +13,18 @@
 #include "stress/decider.h"
 #include "stress/parts.h"
 
-/* That the watchpoints watch; alone on its page, as QEMU looks closely at all of that. */
+/* The watched word, on a separate page because QEMU is slow on all of a watched page. */
 extern volatile uint64_t &word;
 
-/* The value is still in the first argument register when the watchpoint has hit. */
+/* Stores @value, which is still in the first argument register when the watchpoint has hit. */
 void store(uint64_t value, volatile uint64_t *to);
 
-constexpr uint64_t BATCH = 1000; /* accepted ones fit into a ring, and into the queue of signals */
+constexpr uint64_t BATCH = 1000; /* hits, which all fit into a ring and into the signal queue */
 
-/* Whose samples have one word beside the header, which says what hit it was. */
+/* Samples have one word besides the header: the value, which identifies the hit. */
 perf_event_attr saying_value(perf_event_attr attr);
 
-/* An event with its program and all that hangs on it, and the books of its hits. */
+/* An event with its program and its effects, and the books of its hits. */
 class Scene {
 public:
 	Scene(const Part &part, perf_event_attr attr);
@@ -37,7 +37,7 @@ public:
 	}
 	void accept_all_from_now_on() { first.globals()->mask = 0; }
 
-	/* A hit that somebody else will do, or has done. */
+	/* Enters a hit into the books, which may be made by another task. */
 	void book(uint64_t value)
 	{
 		tried++;
@@ -46,7 +46,7 @@ public:
 			sum += value;
 		}
 	}
-	/* Hits @times with all that follows by rights, each time before the next instruction. */
+	/* Hits @times times. If possible, compares the signals before the next hit. */
 	template <typename Hit> void batch(Hit hit, uint64_t times)
 	{
 		const bool block = part.blocks && batches++ % 2;
@@ -69,17 +69,17 @@ public:
 		settle(block);
 	}
 
-	/* How many were accepted, as far as it can be told while they hit. */
+	/* The number of accepted hits that is known so far. */
 	uint64_t due() const { return takes & MISSES_HITS || kernel ? first.accepted() : accepted; }
 	uint64_t caught() const { return Signals::count(SETSIG); }
 
-	/* What of all this is on the way arrives before the next batch, so no queue overflows. */
+	/* Waits for all effects of a batch, so that no queue overflows in the next one. */
 	void settle(bool blocked);
-	/* Those that may come later than the hit. Where several are one, one must come for all. */
+	/* Waits for signals that may arrive after the hit, at least one if they are merged. */
 	void wait_for_signals();
 	void drain();
 
-	/* Compares; who meddles with it must have ended. Where a ring is full it takes one more hit. */
+	/* Compares everything, after the meddler has ended. A full ring requires one more @hit. */
 	void close(const std::function<void(uint64_t)> &hit = {});
 
 	const Part part;
@@ -88,7 +88,7 @@ public:
 	const perf_event_attr attr;
 	Signals signals;
 	Event event;
-	Decider first, second; /* two, for the meddler who changes them */
+	Decider first, second; /* two, because a meddler may replace one by the other */
 	std::optional<Ring> ring;
 	Fd link;
 	uint64_t value = 0, tried = 0, accepted = 0, sum = 0;
@@ -104,10 +104,10 @@ private:
 	uint64_t due_settled = 0, caught_settled = 0;
 };
 
-/* Pauses that differ, so that what is raced is met at each of its steps. */
+/* Pauses of different lengths, so that a race is met at each of its steps. */
 void pause_a_little(Random &random);
 
-/* Does what the part says to the event, in a thread of its own, until it is destroyed. */
+/* A thread that meddles with the event as the part says, until it is destroyed. */
 class Meddler {
 public:
 	explicit Meddler(Scene &scene);

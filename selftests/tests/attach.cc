@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Programs come and go, breakpoints move, events are inherited: C2, C5, C6, C9. */
+/* Attaching and detaching programs, moving breakpoints, inheriting events: C2, C5, C6, C9. */
 #include <cerrno>
 
 #include "tests/common.h"
@@ -25,13 +25,13 @@ static void check_attached(bool by_link, bool enabled_first)
 	hit_times(HITS);
 	ring.drain();
 	EXPECT_EQ(filter.runs(), HITS, "runs of the program");
-	EXPECT_EQ(ring.samples(), bare, "samples, then rejecting");
+	EXPECT_EQ(ring.samples(), bare, "samples after rejected hits");
 
 	filter.returns(1);
 	hit_times(HITS);
 	ring.drain();
 	EXPECT_EQ(filter.runs(), 2 * HITS, "runs of the program");
-	EXPECT_EQ(ring.samples(), bare + HITS, "samples, then accepting");
+	EXPECT_EQ(ring.samples(), bare + HITS, "samples after accepted hits");
 	EXPECT_EQ(event.count(), bare + 2 * HITS, "hits counted");
 }
 
@@ -40,12 +40,16 @@ static const bool added = [] {
 		for (bool enabled_first : { false, true })
 			add_test({ std::string("attach.") + (by_link ? "link" : "ioctl") +
 					   (enabled_first ? ".after_enable" : ".before_enable"),
-				   "C6", "from its attachment on the program decides on every hit",
+				   "C6",
+				   std::string("a program that is attached by ") +
+					   (by_link ? "link " : "ioctl ") +
+					   (enabled_first ? "after" : "before") +
+					   " its event is enabled decides on every later hit",
 				   [=] { check_attached(by_link, enabled_first); } });
 	return true;
 }();
 
-TEST("attach.link.close", "C6", "once the link is closed hits are as with no program")
+TEST("attach.link.close", "C6", "after its link is closed, hits are delivered as without a program")
 {
 	Filter filter;
 	Event event(breakpoint(hit));
@@ -65,45 +69,48 @@ TEST("attach.link.close", "C6", "once the link is closed hits are as with no pro
 	}
 }
 
-TEST("attach.second.ioctl", "C8", "an event has one program: the second gets EEXIST")
+TEST("attach.second.ioctl", "C8",
+     "attaching a second program by ioctl fails with EEXIST, and the first one stays")
 {
 	Filter first, second;
 	Event event(breakpoint(hit));
 
 	event.must_attach(first);
-	EXPECT_EQ(event.attach(second), EEXIST, "errno of the second");
+	EXPECT_ERRNO(event.attach(second), EEXIST, "attaching the second program");
 	event.enable();
 	hit_times(HITS);
 	EXPECT_EQ(first.runs(), HITS, "runs of the first program");
 	EXPECT_EQ(second.runs(), 0, "runs of the second program");
 }
 
-TEST("attach.second.link", "C8", "a link and an ioctl exclude each other, until it closes")
+TEST("attach.second.link", "C8",
+     "while a link is open, attaching by link or by ioctl fails with EEXIST")
 {
 	Filter first, second;
 	Event event(breakpoint(hit));
 	Fd link = first.link(event);
 	int err;
 
-	EXPECT_FALSE(second.link(event, &err).valid(), "a second link");
-	EXPECT_EQ(err, EEXIST, "errno of the second link");
-	EXPECT_EQ(event.attach(second), EEXIST, "errno of the ioctl");
+	EXPECT_FALSE(second.link(event, &err).valid(), "a second link was created");
+	EXPECT_ERRNO(err, EEXIST, "attaching a second link");
+	EXPECT_ERRNO(event.attach(second), EEXIST, "attaching by ioctl");
 	event.enable();
 	hit_times(HITS);
 	link.close();
-	EXPECT_EQ(event.attach(second), 0, "errno of the ioctl, link closed");
+	EXPECT_ERRNO(event.attach(second), 0, "attaching by ioctl after the link is closed");
 	hit_times(HITS);
 	EXPECT_EQ(first.runs(), HITS, "runs of the first program");
 	EXPECT_EQ(second.runs(), HITS, "runs of the second program");
 }
 
-TEST("attach.wrong_type", "C5", "a breakpoint takes no tracepoint or kprobe program")
+TEST("attach.wrong_type", "C5",
+     "attaching a tracepoint or kprobe program to a breakpoint fails with EINVAL")
 {
 	for (Program which : { Program::ON_TRACEPOINT, Program::ON_KPROBE }) {
 		Filter filter(which);
 		Event event(breakpoint(hit));
 
-		EXPECT_EQ(event.attach(filter), EINVAL, "errno of attaching");
+		EXPECT_ERRNO(event.attach(filter), EINVAL, "attaching");
 		event.enable();
 		hit_times(HITS);
 		EXPECT_EQ(filter.runs(), 0, "runs of the program");
@@ -111,14 +118,14 @@ TEST("attach.wrong_type", "C5", "a breakpoint takes no tracepoint or kprobe prog
 	}
 }
 
-/* MODIFY_ATTRIBUTES wants the whole attr, and takes attr.disabled for the state to be in after. */
+/* MODIFY_ATTRIBUTES enables or disables the event by attr.disabled. */
 static perf_event_attr enabled(perf_event_attr attr)
 {
 	attr.disabled = 0;
 	return attr;
 }
 
-TEST("attach.modify.moves", "C9", "MODIFY_ATTRIBUTES moves the breakpoint under its program")
+TEST("attach.modify.moves", "C9", "MODIFY_ATTRIBUTES moves a breakpoint, which keeps its program")
 {
 	Filter filter;
 	Event event(breakpoint(hit));
@@ -129,20 +136,21 @@ TEST("attach.modify.moves", "C9", "MODIFY_ATTRIBUTES moves the breakpoint under 
 	event.modify(enabled(breakpoint(hit_other)));
 
 	hit_times(HITS);
-	EXPECT_EQ(event.count(), HITS, "hits counted: none at the old place");
+	EXPECT_EQ(event.count(), HITS, "hits counted, none of them at the old address");
 	hit_other_times(HITS);
 	ring.drain();
 	expect_hits(event, filter, 2 * HITS);
-	EXPECT_EQ(ring.samples(), 0, "samples, rejecting");
+	EXPECT_EQ(ring.samples(), 0, "samples of rejected hits");
 
 	filter.returns(1);
 	hit_other_times(HITS);
 	ring.drain();
-	EXPECT_EQ(ring.samples_at(reinterpret_cast<void *>(hit_other)), HITS, "samples, accepting");
-	EXPECT_EQ(ring.samples(), HITS, "samples in all");
+	EXPECT_EQ(ring.samples_at(reinterpret_cast<void *>(hit_other)), HITS,
+		  "samples of accepted hits at the new address");
+	EXPECT_EQ(ring.samples(), HITS, "samples in total");
 }
 
-/* The limit is LIMIT; of the hits before and after the move so many are rejected. */
+/* With a limit of LIMIT, @rejected hits are rejected before and after the move. */
 static void check_limit_over_a_move(uint64_t rejected)
 {
 	constexpr uint64_t ACCEPTED_BEFORE = 2;
@@ -166,13 +174,14 @@ static void check_limit_over_a_move(uint64_t rejected)
 	EXPECT_EQ(filter.runs(), 2 * rejected + LIMIT, "runs of the program");
 }
 
-TEST_OF("attach.modify.keeps_limit", "C9", "what is left of the limit survives MODIFY_ATTRIBUTES",
+TEST_OF("attach.modify.keeps_limit", "C9", "MODIFY_ATTRIBUTES keeps what remains of the limit",
 	check_limit_over_a_move(0))
 
-TEST_OF("attach.modify.rejected", "C1", "rejected hits around MODIFY_ATTRIBUTES cost no limit",
+TEST_OF("attach.modify.rejected", "C1",
+	"rejected hits before and after MODIFY_ATTRIBUTES take nothing from the limit",
 	check_limit_over_a_move(HITS))
 
-/* HITS hits in a child that inherits the event, then HITS in the parent. */
+/* A child that inherits the event hits HITS times, and then its parent does. */
 static void check_inherited(bool accept)
 {
 	Filter filter;
@@ -184,27 +193,29 @@ static void check_inherited(bool accept)
 	event.enable(filter);
 
 	in_child([] { hit_times(HITS); });
-	EXPECT_EQ(filter.runs(), HITS, "runs for the child");
+	EXPECT_EQ(filter.runs(), HITS, "runs of the program for the child");
 	EXPECT_EQ(event.count(), HITS, "hits of the child");
 	EXPECT_EQ(Signals::count(SETSIG), accept ? HITS : 0, "signals for the child's hits");
 	hit_times(HITS);
-	EXPECT_EQ(filter.runs(), 2 * HITS, "runs for child and parent");
-	EXPECT_EQ(event.count(), 2 * HITS, "hits of child and parent");
-	EXPECT_EQ(Signals::count(SETSIG), accept ? 2 * HITS : 0, "signals for child and parent");
+	EXPECT_EQ(filter.runs(), 2 * HITS, "runs of the program for parent and child");
+	EXPECT_EQ(event.count(), 2 * HITS, "hits of parent and child");
+	EXPECT_EQ(Signals::count(SETSIG), accept ? 2 * HITS : 0,
+		  "signals for hits of parent and child");
 }
 
-TEST_OF("attach.inherit.rejected", "C1", "the program rejects hits of an inheriting child too",
-	check_inherited(false))
+TEST_OF("attach.inherit.rejected", "C1",
+	"the program also rejects hits in a child that inherited the event", check_inherited(false))
 
-TEST_OF("attach.inherit.accepted", "C2", "accepted hits of an inheriting child signal the owner",
+TEST_OF("attach.inherit.accepted", "C2",
+	"accepted hits in a child that inherited the event signal the event's owner",
 	check_inherited(true))
 
-TEST("attach.inherit.refresh", "C2", "inherited events have no limit: REFRESH says EINVAL")
+TEST("attach.inherit.refresh", "C2", "REFRESH fails with EINVAL on an event with attr.inherit")
 {
 	Filter filter;
 	Event event(inherited(breakpoint(hit)));
 
-	EXPECT_EQ(event.refresh(LIMIT), EINVAL, "errno of REFRESH, no program");
+	EXPECT_ERRNO(event.refresh(LIMIT), EINVAL, "REFRESH without a program");
 	event.must_attach(filter);
-	EXPECT_EQ(event.refresh(LIMIT), EINVAL, "errno of REFRESH");
+	EXPECT_ERRNO(event.refresh(LIMIT), EINVAL, "REFRESH");
 }

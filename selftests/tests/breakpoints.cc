@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* C1, C2, C3 for every kind of breakpoint that x86 has: execute, write and read-write. */
+/* C1, C2 and C3 for all kinds of breakpoints that x86 has: execute, write and read-write. */
 #include "tests/common.h"
 
 namespace {
@@ -12,7 +12,7 @@ volatile union Watched {
 } watched;
 } // namespace
 
-/* One instruction that accesses exactly the watched bytes. */
+/* Each is a single instruction that accesses exactly the watched bytes. */
 template <auto member> static void write_to(uint64_t value)
 {
 	watched.*member = value;
@@ -20,7 +20,7 @@ template <auto member> static void write_to(uint64_t value)
 
 template <auto member> static void read_from(uint64_t)
 {
-	/* clang 14 forgets that what such a pointer leads to is volatile, too. */
+	/* clang 14 ignores volatile in an access by a pointer to member. */
 	const volatile auto &place = watched.*member;
 	[[maybe_unused]] const auto value = place;
 }
@@ -69,9 +69,10 @@ static void add_pair(const std::string &name, const std::string &what,
 		     const std::function<void(bool accept)> &body)
 {
 	add_test({ name + ".rejected", "C1",
-		   "a rejected " + what + " is counted and leaves nothing",
+		   "a rejected " + what + " is counted and has no side effect",
 		   [body] { body(false); } });
-	add_test({ name + ".accepted", "C2", "an accepted " + what + " has its sample and signal",
+	add_test({ name + ".accepted", "C2",
+		   "an accepted " + what + " leaves a sample and sends a signal",
 		   [body] { body(true); } });
 }
 
@@ -83,20 +84,20 @@ static const bool added = [] {
 	for (auto &l : lengths) {
 		std::string bytes = std::to_string(l.bytes);
 
-		add_pair("breakpoint.w" + bytes, "write of " + bytes + " bytes", [&l](bool accept) {
+		add_pair("breakpoint.w" + bytes, bytes + "-byte write", [&l](bool accept) {
 			check(breakpoint(Access::WRITE, &watched, l.bytes),
 			      { { l.write, true }, { l.read, false } }, accept);
 		});
-		add_pair("breakpoint.rw" + bytes, "access to " + bytes + " bytes",
-			 [&l](bool accept) {
-				 check(breakpoint(Access::READ_WRITE, &watched, l.bytes),
-				       { { l.write, true }, { l.read, true } }, accept);
-			 });
+		add_pair("breakpoint.rw" + bytes, bytes + "-byte read or write", [&l](bool accept) {
+			check(breakpoint(Access::READ_WRITE, &watched, l.bytes),
+			      { { l.write, true }, { l.read, true } }, accept);
+		});
 	}
 	return true;
 }();
 
-TEST("breakpoint.w4.by_address", "C1", "one program tells adjacent words apart by ctx->addr")
+TEST("breakpoint.w4.by_address", "C1",
+     "a program on two watchpoints tells adjacent words apart by ctx->addr")
 {
 	volatile auto &word = watched.fours;
 	Filter filter;
@@ -114,8 +115,8 @@ TEST("breakpoint.w4.by_address", "C1", "one program tells adjacent words apart b
 		for (int w : { 0, 1 }) {
 			word[w] = i;
 			/*
-			 * QEMU's TCG remembers a watchpoint that was hit until a write to the page
-			 * hits none, and meanwhile reports it in DR6 with every other one.
+			 * QEMU's TCG keeps a watchpoint that was hit in DR6, and reports it with
+			 * the others, until a write to the page hits no watchpoint.
 			 */
 			word[2] = i;
 		}
@@ -123,9 +124,9 @@ TEST("breakpoint.w4.by_address", "C1", "one program tells adjacent words apart b
 	wanted_ring.drain();
 	unwanted_ring.drain();
 	EXPECT_EQ(wanted.count(), HITS, "hits of the wanted word");
-	EXPECT_EQ(unwanted.count(), HITS, "hits of the word beside it");
+	EXPECT_EQ(unwanted.count(), HITS, "hits of the adjacent word");
 	EXPECT_EQ(filter.runs(), 2 * HITS, "runs of the program");
 	EXPECT_EQ(wanted_ring.samples_at(&word[0]), HITS, "samples of the wanted word");
-	EXPECT_EQ(unwanted_ring.samples(), 0, "samples of the word beside it");
+	EXPECT_EQ(unwanted_ring.samples(), 0, "samples of the adjacent word");
 	EXPECT_EQ(Signals::count(SETSIG), HITS, "signals");
 }

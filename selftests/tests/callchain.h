@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Samples whose callchain must be that of their own hit: C2. */
+/* For tests of rule C2: the callchain of a sample must be that of its own hit. */
 #pragma once
 
 #include <algorithm>
@@ -7,8 +7,8 @@
 #include "tests/common.h"
 
 /*
- * Frames of user mode alone. The word behind the callchain is 0: if it is not, the callchain is
- * longer or shorter than the kernel has made room for.
+ * Samples have only user frames, and a word of 0 after the callchain. If that word is not 0, the
+ * callchain is longer or shorter than the kernel has made room for.
  */
 inline perf_event_attr with_user_callchain(perf_event_attr attr)
 {
@@ -17,7 +17,7 @@ inline perf_event_attr with_user_callchain(perf_event_attr attr)
 	return attr;
 }
 
-/* The kernel's frames alone: none for a hit in user mode. */
+/* Samples have only kernel frames, which means none for a hit in user mode. */
 inline perf_event_attr with_kernel_callchain(perf_event_attr attr)
 {
 	attr.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN;
@@ -25,7 +25,7 @@ inline perf_event_attr with_kernel_callchain(perf_event_attr attr)
 	return attr;
 }
 
-/* The tracepoint that PRINTS hits. */
+/* The tracepoint that the program PRINTS hits. */
 inline perf_event_attr traced_prints()
 {
 	perf_event_attr attr = software(id_of_tracepoint("bpf_trace/bpf_trace_printk"), 1);
@@ -34,7 +34,7 @@ inline perf_event_attr traced_prints()
 	return attr;
 }
 
-/* Of with_user_callchain(): so many samples, each as long as it says and with frames of user mode alone. */
+/* Expects @hits samples of with_user_callchain(), of the right size and with only user frames. */
 inline void expect_user_callchains(Ring &ring, uint64_t hits, CallSite at = CallSite::of_call())
 {
 	enum { HEADER, IP, NUMBER, CALLCHAIN };
@@ -55,7 +55,7 @@ inline void expect_user_callchains(Ring &ring, uint64_t hits, CallSite at = Call
 	}
 	equal(samples.size(), hits, "samples");
 	equal(short_or_long, 0, "samples with more or fewer frames than their header has room for");
-	equal(other, 0, "callchains that do not begin in user mode, or not where that was hit");
-	equal(leaks, 0, "samples with an address of the kernel");
-	equal(displaced, 0, "samples with something else behind their callchain");
+	equal(other, 0, "callchains that do not begin with the user frame that was hit");
+	equal(leaks, 0, "samples with a kernel address");
+	equal(displaced, 0, "samples with a wrong word after their callchain");
 }

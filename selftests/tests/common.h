@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What nearly every test needs. */
+/* What nearly all tests need. */
 #pragma once
 
 #include "harness/test.h"
@@ -12,7 +12,7 @@
 #include "lib/ring.h"
 #include "lib/signals.h"
 
-/* Runs @body in a child, to its end. */
+/* Runs @body in a child, and waits for the child. */
 template <typename Body>
 void in_child(Body body, CallSite at = CallSite::of_call())
 {
@@ -21,18 +21,17 @@ void in_child(Body body, CallSite at = CallSite::of_call())
 		return 0;
 	});
 
-	expect(std::equal_to(), "", child.wait(), 0, "exit of the child", at.file,
-	       at.line);
+	expect_as(status_text, child.wait(), 0, "the child", at.file, at.line);
 }
 
-/* For a test that has the kernel hit by what it does to user memory. */
+/* For tests in which the kernel's own accesses to user memory must hit. */
 inline void need_kernel_hits()
 {
 	if (!WATCHES_KERNEL)
-		unavailable("the kernel hits no watchpoint of user memory on this architecture");
+		unavailable("the kernel hits no watchpoint on user memory on this architecture");
 }
 
-/* The event, with the program if the verdict has one. */
+/* Enables the event, with @filter attached if @verdict has a program. */
 inline void enable(Event &event, Filter &filter, Verdict verdict)
 {
 	filter.returns(verdict.returns);
@@ -41,7 +40,7 @@ inline void enable(Event &event, Filter &filter, Verdict verdict)
 	event.enable();
 }
 
-/* The event has counted @hits, and the program has run for each. */
+/* Expects that the event has counted @hits and that the program has run for each of them. */
 inline void expect_hits(const Event &event, const Filter &filter, uint64_t hits,
 			CallSite at = CallSite::of_call())
 {
@@ -50,11 +49,53 @@ inline void expect_hits(const Event &event, const Filter &filter, uint64_t hits,
 	       at.line);
 }
 
-/* Of the hits so many have left a sample and sent SETSIG; drain() comes before. */
+/* Expects that @hits have left a sample and sent SETSIG. Call drain() before. */
 inline void expect_delivered(const Ring &ring, uint64_t hits,
 			     CallSite at = CallSite::of_call())
 {
 	expect(std::equal_to(), "", ring.samples(), hits, "samples", at.file, at.line);
 	expect(std::equal_to(), "", Signals::count(SETSIG), hits, "signals", at.file,
 	       at.line);
+}
+
+/*
+ * On a switch from a task to its child the kernel swaps their contexts if these are clones. Calls @open in a
+ * task, forks, and lets the parent exit with the context of the child. Then calls @work with the event in the
+ * child, and returns its result. The caller is bound to one CPU.
+ */
+template <typename Open, typename Work> uint64_t after_exit_with_context_of_child(Open open, Work work)
+{
+	struct Both {
+		std::atomic<bool> sleeps, exited, done;
+		std::atomic<uint64_t> result;
+	};
+	auto &both = shared_with_children<Both>();
+	Child parent([&] {
+		Event event(open());
+
+		event.enable();
+		if (fork()) {
+			/* The switch to the child is a swap; the one back, from the idle task, is none. */
+			both.sleeps = true;
+			usleep(10'000);
+			_exit(0);
+		}
+		while (!both.sleeps)
+			sched_yield();
+		for (clock_t begun = clock(); clock() - begun < CLOCKS_PER_SEC / 500;)
+			;
+		usleep(20'000);
+		while (!both.exited)
+			usleep(1000);
+		both.result = work(event);
+		both.done = true;
+		_exit(0);
+		return 0;
+	});
+
+	parent.wait();
+	both.exited = true;
+	while (!both.done)
+		usleep(1000);
+	return both.result;
 }

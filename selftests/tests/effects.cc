@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* C1, C2, C3: the side effects of a hit, one by one and together. */
+/* C1, C2 and C3: the side effects of a hit, separately and together. */
 #include <fcntl.h>
 #include <poll.h>
 
@@ -16,60 +16,61 @@ static void is_rejected(const Effect &effect)
 
 	EXPECT_EQ(got.count, HITS, "hits counted");
 	EXPECT_EQ(got.runs, HITS, "runs of the program");
-	EXPECT_EQ(got.*effect.seen, 0, effect.title);
+	EXPECT_VALUE(got.*effect.seen, 0, effect.title);
 }
 
 static void is_accepted(const Effect &effect)
 {
 	Observed bare = observe(effect.setup, no_program);
 
-	EXPECT_EQ(bare.count, effect.accepted_count, "hits counted, no program");
-	EXPECT_EQ(bare.*effect.seen, effect.accepted_seen, effect.title);
+	EXPECT_EQ(bare.count, effect.accepted_count, "hits counted without a program");
+	EXPECT_VALUE(bare.*effect.seen, effect.accepted_seen, effect.title);
 
 	for (uint32_t verdict : { 1u, 2u, ~0u }) {
 		Observed got = observe(effect.setup, { true, verdict });
 
-		EXPECT_EQ(got.count, bare.count, "hits counted, against no program");
+		EXPECT_EQ(got.count, bare.count, "hits counted, as many as without a program");
 		EXPECT_EQ(got.runs, effect.accepted_count, "runs of the program");
-		EXPECT_EQ(got.*effect.seen, bare.*effect.seen, effect.title);
+		EXPECT_VALUE(got.*effect.seen, bare.*effect.seen, effect.title);
 	}
 }
 
 static const bool added = [] {
 	for (const Effect &effect : effects) {
 		std::string name = std::string("effects.") + effect.id;
-		std::string title = std::string(effect.title) + " ";
+		std::string title = std::string(effect.title) + ": ";
 
 		add_test({ name + ".rejected", "C1", title + effect.when_not + " for rejected hits",
 			   [&effect] { is_rejected(effect); } });
 		add_test({ name + ".accepted", "C2",
-			   title + effect.when_seen + " for accepted hits as with no program",
+			   title + effect.when_seen + " for accepted hits, as without a program",
 			   [&effect] { is_accepted(effect); } });
 	}
 	return true;
 }();
 
-TEST("effects.no_program", "C11", "without a program, or BPF, every effect is delivered")
+TEST("effects.no_program", "C11",
+     "without a program, a hit has all its side effects, even on a kernel without BPF")
 {
 	for (const Effect &effect : effects) {
-		/* The tests of that effect say that it is not there. */
+		/* effects.sigtrap.* are skipped then, with the reason. */
 		if (effect.setup.sigtrap && !has_sigtrap())
 			continue;
 
 		Observed got = observe(effect.setup, no_program);
 
 		EXPECT_EQ(got.count, effect.accepted_count, "hits counted");
-		EXPECT_EQ(got.*effect.seen, effect.accepted_seen, effect.title);
+		EXPECT_VALUE(got.*effect.seen, effect.accepted_seen, effect.title);
 	}
 }
 
-TEST("effects.count", "C3", "every hit is counted, whatever the program says")
+TEST("effects.count", "C3", "every hit is counted, whatever the program returns")
 {
 	for (Verdict verdict : { no_program, rejects, Verdict{ true, 1 } })
 		EXPECT_EQ(observe({}, verdict).count, HITS, "hits counted");
 }
 
-TEST("effects.by_register", "C1", "among the hits only those whose argument is wanted deliver")
+TEST("effects.by_register", "C1", "only hits with the wanted function argument are delivered")
 {
 	constexpr uint64_t WANTED = 7, KINDS = 10, CALLS = 100;
 	Filter filter;
@@ -91,10 +92,11 @@ TEST("effects.by_register", "C1", "among the hits only those whose argument is w
 	ring.drain();
 	expect_hits(event, filter, CALLS);
 	EXPECT_EQ(ring.samples(), CALLS / KINDS, "samples");
-	EXPECT_EQ(wrong, 0, "calls with a signal too many or too few");
+	EXPECT_EQ(wrong, 0, "calls with a wrong number of signals");
 }
 
-TEST("effects.limit_of_accepted", "C1", "a limit of 3 is used up by the third accepted hit")
+TEST("effects.limit_of_accepted", "C1",
+     "with a limit of 3, the third accepted hit uses up the limit")
 {
 	constexpr uint64_t CALLS = 40, THIRD = 30;
 	Filter filter;
@@ -103,16 +105,16 @@ TEST("effects.limit_of_accepted", "C1", "a limit of 3 is used up by the third ac
 	event.must_attach(filter);
 	event.must_refresh(3);
 
-	/* Rejected hits before, between and after the accepted ones, the 10th, 20th and 30th. */
+	/* Hits 10, 20 and 30 are accepted, and all others are rejected. */
 	for (uint64_t i = 1; i <= CALLS; i++) {
 		filter.returns(i % 10 == 0);
 		hit(i);
 	}
-	EXPECT_EQ(event.count(), THIRD, "the hit that used up the limit");
+	EXPECT_EQ(event.count(), THIRD, "hits counted until the limit");
 	EXPECT_EQ(filter.runs(), THIRD, "runs of the program");
 }
 
-TEST("effects.limit_revives", "C10", "a breakpoint at its limit comes back on REFRESH")
+TEST("effects.limit_revives", "C10", "REFRESH re-enables a breakpoint that has used up its limit")
 {
 	Filter filter;
 	Event event(breakpoint(hit));
@@ -123,11 +125,11 @@ TEST("effects.limit_revives", "C10", "a breakpoint at its limit comes back on RE
 		event.must_refresh(LIMIT);
 		for (uint64_t i = 0; i < HITS; i++)
 			hit(i);
-		EXPECT_EQ(event.count(), round * LIMIT, "hits counted, limit after limit");
+		EXPECT_EQ(event.count(), round * LIMIT, "hits counted after each limit");
 	}
 }
 
-/* Everything that an event can do at once. */
+/* All side effects that an event can have at once. */
 static constexpr Setup everything = {
 	.ring = true,
 	.async = Async::TO_PROCESS,
@@ -135,38 +137,40 @@ static constexpr Setup everything = {
 	.limit = true,
 };
 
-TEST("effects.combined.rejected", "C1", "a rejected hit leaves nothing, all effects together")
+TEST("effects.combined.rejected", "C1",
+     "with all side effects enabled at once, a rejected hit has none of them")
 {
 	Observed got = observe(everything, rejects);
 
 	EXPECT_EQ(got.count, HITS, "hits counted");
 	EXPECT_EQ(got.runs, HITS, "runs of the program");
-	EXPECT_EQ(got.sigtrap, 0, "SIGTRAP");
-	EXPECT_EQ(got.sigio, 0, "SIGIO");
+	EXPECT_EQ(got.sigtrap, 0, "SIGTRAPs");
+	EXPECT_EQ(got.sigio, 0, "SIGIOs");
 	EXPECT_EQ(got.samples, 0, "samples");
-	EXPECT_EQ(got.polls, 0, "times that poll was ready");
+	EXPECT_EQ(got.polls, 0, "times that poll() was ready");
 	EXPECT_EQ(got.taken, 0, "hits taken from the limit");
 }
 
-TEST("effects.combined.accepted", "C2", "accepted hits deliver all effects together")
+TEST("effects.combined.accepted", "C2",
+     "with all side effects enabled at once, an accepted hit has every one of them")
 {
 	for (Verdict verdict : { no_program, Verdict{ true, 1 } }) {
 		Observed got = observe(everything, verdict);
 
 		EXPECT_EQ(got.count, LIMIT, "hits counted");
 		EXPECT_EQ(got.runs, verdict.attached ? LIMIT : 0, "runs of the program");
-		EXPECT_EQ(got.sigtrap, LIMIT, "SIGTRAP");
-		EXPECT_EQ(got.sigio, LIMIT, "SIGIO");
+		EXPECT_EQ(got.sigtrap, LIMIT, "SIGTRAPs");
+		EXPECT_EQ(got.sigio, LIMIT, "SIGIOs");
 		EXPECT_EQ(got.samples, LIMIT, "samples");
-		EXPECT_EQ(got.polls, LIMIT, "times that poll was ready");
+		EXPECT_EQ(got.polls, LIMIT, "times that poll() was ready");
 		EXPECT_EQ(got.taken, LIMIT, "hits taken from the limit");
 	}
 }
 
 /*
- * A process that sleeps in poll(2) on an event. With O_ASYNC an overflow wakes it even if it has
- * written no sample: the sleeper finds nothing and sleeps again, which poll's caller cannot see,
- * but its voluntary context switches can.
+ * A process that sleeps in poll(2) on an event. With O_ASYNC an overflow wakes it up even without a
+ * sample. It then finds nothing and sleeps again inside of poll(2), which shows only in its number
+ * of voluntary context switches.
  */
 class Sleeper {
 public:
@@ -182,10 +186,10 @@ public:
 		settle();
 	}
 
-	/* Waits until it sleeps for good. Returns how often it has gone to sleep so far. */
+	/* Waits until the process sleeps, and returns how often it has gone to sleep so far. */
 	uint64_t settle()
 	{
-		/* The state is set a little before the switch is counted: look twice. */
+		/* The state changes shortly before the switch is counted, so look twice. */
 		for (;;) {
 			Look first = look();
 
@@ -254,13 +258,15 @@ static uint64_t wakeups_of_a_sleeper(Verdict verdict)
 	return wakeups;
 }
 
-TEST("effects.sleeper.rejected", "C1", "a task asleep in poll on an O_ASYNC event sleeps on")
+TEST("effects.sleeper.rejected", "C1",
+     "a task that sleeps in poll() on an O_ASYNC event does not wake up for rejected hits")
 {
 	EXPECT_EQ(wakeups_of_a_sleeper(rejects), 0, "wakeups of the sleeper");
 }
 
-TEST("effects.sleeper.accepted", "C2", "a task asleep in poll wakes once for each hit")
+TEST("effects.sleeper.accepted", "C2",
+     "a task that sleeps in poll() wakes up once for each accepted hit")
 {
-	EXPECT_EQ(wakeups_of_a_sleeper(no_program), HITS, "wakeups with no program");
+	EXPECT_EQ(wakeups_of_a_sleeper(no_program), HITS, "wakeups without a program");
 	EXPECT_EQ(wakeups_of_a_sleeper({ true, 1 }), HITS, "wakeups with a program");
 }

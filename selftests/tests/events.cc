@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * C1, C2, C3 for every kind of event that a program can be put on, and for breakpoints in company;
- * and the throttle, which is no effect of the program's (C4).
+ * C1, C2 and C3 for all kinds of events that can have a program, and for several breakpoints; and
+ * C4: throttling does not depend on the program.
  */
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -29,7 +29,7 @@ static perf_event_attr counter(uint32_t type, uint64_t config)
 	return attr;
 }
 
-/* What an event and its program did. */
+/* What an event and its program have counted and delivered. */
 struct Delivered {
 	uint64_t count, runs, samples, signals;
 };
@@ -52,9 +52,9 @@ KEPT_APART static Delivered deliver_once(const perf_event_attr &attr, Verdict ve
 }
 
 /*
- * What runs for the first time in a process faults in its code, its data and its stack, and how often depends on
- * where the linker put them and on what of the file is cached. So a rehearsal comes first: it takes the same path
- * from the same frame, and its faults are not counted.
+ * Code that runs for the first time faults in its text, data and stack, and the number of faults
+ * depends on the linker and the page cache. So measure twice from the same stack frame, and return
+ * only the second result.
  */
 static Delivered deliver(const perf_event_attr &attr, Verdict verdict, Work work)
 {
@@ -66,8 +66,8 @@ static Delivered deliver(const perf_event_attr &attr, Verdict verdict, Work work
 }
 
 /*
- * Software events of a task, and work for which they count HITS. The kernel does not say how often
- * a clock ticks or the scheduler runs, but of whatever it counted all has to have been decided.
+ * Software events of a task, with work for which they count HITS. The number of clock ticks or
+ * context switches is not predictable, but the program must have decided on all that were counted.
  */
 static long voluntary_switches()
 {
@@ -77,7 +77,7 @@ static long voluntary_switches()
 	return usage.ru_nvcsw;
 }
 
-/* A slow kernel finds that a short sleep is over before it has switched. */
+/* On a slow kernel a short sleep can be over before the task has been switched out. */
 static void sleep_often(const Filter &)
 {
 	for (long end = voluntary_switches() + long(HITS); voluntary_switches() < end;)
@@ -90,7 +90,7 @@ static void migrate(const Filter &)
 		run_on(usable_cpus()[i % 2]);
 }
 
-/* Private pages, none of which has been touched: anonymous ones, or those of a file. */
+/* Untouched private pages: anonymous ones, or those of a file. */
 class Pages {
 public:
 	explicit Pages(size_t size, int fd = -1, off_t offset = 0)
@@ -101,8 +101,9 @@ public:
 		if (base_ == MAP_FAILED)
 			setup_failed("mmap", errno);
 		/*
-		 * One fault must not bring a neighbour along: as a huge page, of which anonymous memory beside these pages
-		 * can be part (EINVAL: there are none), or by readahead.
+		 * A fault must map only one page: no huge page, which may extend beyond these
+		 * pages, and no readahead. Without huge pages in the kernel madvise() fails, which
+		 * is fine.
 		 */
 		madvise(base_, size, fd < 0 ? MADV_NOHUGEPAGE : MADV_RANDOM);
 	}
@@ -133,8 +134,8 @@ static uint64_t major_faults()
 }
 
 /*
- * A file of @size whose last pages are in no cache: nobody has ever touched them. Where there is no
- * disk to write to it is the program's own one, which ends with what only a debugger reads.
+ * A file of @size whose last pages are not in the page cache, because they were never accessed.
+ * Without a writable disk it is this program's own file, which ends with debug information.
  */
 static Fd cold_file(off_t size)
 {
@@ -147,7 +148,7 @@ static Fd cold_file(off_t size)
 	return file;
 }
 
-/* A major fault is one on a page that is in no cache. The distance, too, keeps pages from coming together. */
+/* A fault on a page that is not cached is a major fault. The distance prevents fault-around. */
 static void fault_on_a_file(const Filter &)
 {
 	const size_t APART = 16 * PAGE;
@@ -155,7 +156,7 @@ static void fault_on_a_file(const Filter &)
 	off_t first = (lseek(file.get(), 0, SEEK_END) - off_t(HITS * APART)) & -off_t(PAGE);
 
 	if (first < 0)
-		unavailable("no file that is large enough");
+		unavailable("there is no file that is large enough");
 
 	const Pages pages(HITS * APART, file.get(), first);
 	uint64_t before = major_faults();
@@ -163,10 +164,10 @@ static void fault_on_a_file(const Filter &)
 	for (uint64_t i = 0; i < HITS; i++)
 		(void)*pages.at(i * APART);
 	if (major_faults() - before != HITS)
-		unavailable("no file whose pages are in no cache");
+		unavailable("the pages of the file are cached");
 }
 
-/* A clock ticks when it does, which on a busy machine can be late. */
+/* On a busy machine a clock may tick late. */
 static void spin_a_while(const Filter &filter)
 {
 	constexpr long ENOUGH_MILLISECONDS = 5000;
@@ -175,45 +176,45 @@ static void spin_a_while(const Filter &filter)
 		spin(1);
 }
 
-/* What the count is: HITS, some number of switches, or time, which is not the number of runs. */
+/* What the event counts: HITS, a number of overflows, or time. */
 enum class Counts { HITS_OF_WORK, OVERFLOWS, TIME };
 
 static const struct Kind {
-	const char *name;
+	const char *name, *title; /* the latter as perf(1) has it */
 	uint32_t type;
 	uint64_t config;
 	uint64_t period;
-	bool in_kernel; /* it happens there, so exclude_kernel must be off */
+	bool in_kernel; /* exclude_kernel must be off */
 	Work work;
 	Counts counts;
-	int cpus; /* that it takes */
+	int cpus; /* that are required */
 } kinds[] = {
-	{ "cpu_clock", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK, 1000000, false, spin_a_while,
-	  Counts::TIME, 1 },
-	{ "cpu_clock_kernel", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK, 1000000, true,
+	{ "cpu_clock", "cpu-clock in user mode", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK,
+	  1000000, false, spin_a_while, Counts::TIME, 1 },
+	{ "cpu_clock_kernel", "cpu-clock in user and kernel mode", PERF_TYPE_SOFTWARE,
+	  PERF_COUNT_SW_CPU_CLOCK, 1000000, true, spin_a_while, Counts::TIME, 1 },
+	{ "task_clock", "task-clock", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_TASK_CLOCK, 1000000, false,
 	  spin_a_while, Counts::TIME, 1 },
-	{ "task_clock", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_TASK_CLOCK, 1000000, false, spin_a_while,
-	  Counts::TIME, 1 },
-	{ "page_faults", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS, 1, false,
+	{ "page_faults", "page-faults", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS, 1, false,
 	  fault_on_new_pages, Counts::HITS_OF_WORK, 1 },
-	{ "minor_faults", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS_MIN, 1, false,
-	  fault_on_new_pages, Counts::HITS_OF_WORK, 1 },
-	{ "major_faults", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS_MAJ, 1, false,
-	  fault_on_a_file, Counts::HITS_OF_WORK, 1 },
-	{ "context_switches", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CONTEXT_SWITCHES, 1, true,
-	  sleep_often, Counts::OVERFLOWS, 1 },
-	{ "cpu_migrations", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_MIGRATIONS, 1, true, migrate,
-	  Counts::HITS_OF_WORK, 2 },
-	{ "instructions", PERF_TYPE_HARDWARE, PERF_COUNT_HW_INSTRUCTIONS, 1000000, false,
+	{ "minor_faults", "minor-faults", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS_MIN, 1,
+	  false, fault_on_new_pages, Counts::HITS_OF_WORK, 1 },
+	{ "major_faults", "major-faults", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS_MAJ, 1,
+	  false, fault_on_a_file, Counts::HITS_OF_WORK, 1 },
+	{ "context_switches", "context-switches", PERF_TYPE_SOFTWARE,
+	  PERF_COUNT_SW_CONTEXT_SWITCHES, 1, true, sleep_often, Counts::OVERFLOWS, 1 },
+	{ "cpu_migrations", "cpu-migrations", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_MIGRATIONS, 1,
+	  true, migrate, Counts::HITS_OF_WORK, 2 },
+	{ "instructions", "instructions", PERF_TYPE_HARDWARE, PERF_COUNT_HW_INSTRUCTIONS, 1000000,
+	  false, spin_a_while, Counts::TIME, 1 },
+	{ "cycles", "cycles", PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES, 1000000, false,
 	  spin_a_while, Counts::TIME, 1 },
-	{ "cycles", PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES, 1000000, false, spin_a_while,
-	  Counts::TIME, 1 },
 };
 
 static void check_kind(const Kind &kind, bool accept)
 {
 	if (usable_cpus().size() < size_t(kind.cpus))
-		unavailable("one CPU alone");
+		unavailable("the test needs two CPUs");
 	/* Where the first migration starts from. */
 	run_on(usable_cpus()[kind.cpus - 1]);
 	perf_event_attr attr = counter(kind.type, kind.config);
@@ -223,35 +224,34 @@ static void check_kind(const Kind &kind, bool accept)
 
 	Delivered got = deliver(attr, { true, accept }, kind.work);
 
-	EXPECT_GT(got.runs, 0, "the program ran");
-	EXPECT_EQ(got.samples, accept ? got.runs : 0, "samples, against runs of the program");
+	EXPECT_GT(got.runs, 0, "runs of the program");
+	EXPECT_EQ(got.samples, accept ? got.runs : 0, "samples, one for each accepted run");
 	if (kind.counts == Counts::TIME) {
-		/* Two ticks that were late can share one irq_work, which sends the signal. */
-		EXPECT_EQ(got.signals > 0, accept, "signals");
+		/* Two late ticks can share the irq_work that sends the signal. */
+		EXPECT_VALUE(got.signals > 0, accept, "signals were sent");
 	} else {
-		EXPECT_EQ(got.signals, accept ? got.runs : 0, "signals, against runs");
-		EXPECT_EQ(got.count, got.runs, "count, against runs of the program");
+		EXPECT_EQ(got.signals, accept ? got.runs : 0, "signals, one for each accepted run");
+		EXPECT_EQ(got.count, got.runs, "hits counted, as many as runs of the program");
 	}
 	if (kind.counts == Counts::HITS_OF_WORK)
-		EXPECT_EQ(got.count, HITS, "count");
+		EXPECT_EQ(got.count, HITS, "hits counted");
 }
 
 static const bool added = [] {
 	for (const Kind &kind : kinds) {
-		std::string name = std::string("events.") + kind.name, what = kind.name;
+		std::string name = std::string("events.") + kind.name, title = kind.title;
 
-		std::replace(what.begin(), what.end(), '_', ' ');
 		add_test({ name + ".rejected", "C1",
-			   "a rejected overflow of " + what + " is silent",
+			   "a rejected overflow of " + title + " has no side effect",
 			   [&kind] { check_kind(kind, false); } });
 		add_test({ name + ".accepted", "C2",
-			   "an accepted overflow of " + what + " delivers",
+			   "an accepted overflow of " + title + " is delivered",
 			   [&kind] { check_kind(kind, true); } });
 	}
 	return true;
 }();
 
-/* Of those above some hit at an address; for the others the context says 0. */
+/* For those of the events above that have no address, ctx->addr must be 0. */
 static void check_no_address(Program which)
 {
 	uint64_t stray = 0;
@@ -274,10 +274,10 @@ static void check_no_address(Program which)
 			event.enable(filter);
 			kind.work(filter);
 			event.disable();
-			EXPECT_GT(filter.runs(), 0, "the program ran");
+			EXPECT_GT(filter.runs(), 0, "runs of the program");
 			if (filter.look().stray)
-				note("%s%s: %llu of %lu runs, the last with %#llx", kind.name,
-				     sample_type ? " with PERF_SAMPLE_ADDR" : "",
+				note("%s%s: %llu of %lu runs saw an address, the last %#llx",
+				     kind.name, sample_type ? " with PERF_SAMPLE_ADDR" : "",
 				     filter.look().stray, filter.runs(), filter.look().addr);
 			stray += filter.look().stray;
 		}
@@ -285,13 +285,15 @@ static void check_no_address(Program which)
 	EXPECT_EQ(stray, 0, "runs that saw an address where there is none");
 }
 
-TEST_OF("events.no_address.seen", "C15", "a program that sees the sample sees no stray address",
+TEST_OF("events.no_address.seen", "C15",
+	"ctx->addr is 0 for an event without an address, in a program that can see the sample",
 	check_no_address(Program::GETS_STACK))
 
-TEST_OF("events.no_address.unseen", "C15", "a program that sees no sample sees no stray address",
+TEST_OF("events.no_address.unseen", "C15",
+	"ctx->addr is 0 for an event without an address, in a program that cannot see the sample",
 	check_no_address(Program::LOOKS))
 
-/* Faults in user mode, below enough frames that a callchain shows them. */
+/* Faults in user mode, below @frames stack frames, which a callchain shows. */
 [[gnu::noinline]] static void fault_below(int frames, volatile char *page)
 {
 	asm volatile("" : : "r"(__builtin_frame_address(0)));
@@ -320,7 +322,7 @@ static perf_event_attr faults(uint64_t sample_type)
 	return attr;
 }
 
-/* What the second of two events on one fault samples, and how many words a record of that has. */
+/* What the other of two events on one fault samples, and the number of words in such a sample. */
 static const struct {
 	const char *what;
 	uint64_t sample_type;
@@ -332,8 +334,8 @@ static const struct {
 	{ "the address", PERF_SAMPLE_ADDR, 3 + 1 },
 };
 
-/* Its records are its own, and so many as it has counted. */
-static void check_own_samples(const char *who, const char *what, const Event &event, Ring &ring,
+/* Expects that the event has a sample for each of its hits, without data of the other event. */
+static void check_own_samples(const char *first, const char *what, const Event &event, Ring &ring,
 			      size_t words)
 {
 	uint64_t size = 0, id = 0, chain = 0, addr = 0;
@@ -342,7 +344,7 @@ static void check_own_samples(const char *who, const char *what, const Event &ev
 	for (auto &sample : samples) {
 		size += sample.size() != words;
 		id += sample[1] != event.id();
-		/* How many, of which kind, and the IP again. */
+		/* The number of frames, their kind, and the IP again. */
 		if (words == 6 && sample.size() == words)
 			chain += sample[3] != 2 || sample[4] != uint64_t(PERF_CONTEXT_USER) ||
 				 sample[5] != sample[2];
@@ -350,16 +352,15 @@ static void check_own_samples(const char *who, const char *what, const Event &ev
 			addr += !sample[3];
 	}
 	if (size || id || chain || addr || samples.size() != event.count())
-		note("%s, the other samples %s: %zu samples of %lu, %lu wrong sizes, %lu wrong "
-		     "ids, "
-		     "%lu wrong callchains, %lu without an address",
-		     who, what, samples.size(), event.count(), size, id, chain, addr);
-	EXPECT_EQ(size + id + chain + addr, 0, "records that are not as if the event were alone");
+		note("%s, other event samples %s: %zu samples of %lu hits, %lu wrong sizes, "
+		     "%lu wrong ids, %lu wrong callchains, %lu without an address",
+		     first, what, samples.size(), event.count(), size, id, chain, addr);
+	EXPECT_EQ(size + id + chain + addr, 0, "samples that differ from those of a lone event");
 	EXPECT_EQ(samples.size(), event.count(), "samples");
 }
 
-/* An event on the faults that another one samples, which is before or after it in the list. */
-static void check_shared_sample(const char *who, const Filter *filter)
+/* Two events sample the same faults. The one with the program is opened first, or last. */
+static void check_shared_sample(const char *which, const Filter *filter)
 {
 	perf_event_attr first = faults(PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_REGS_USER);
 
@@ -371,10 +372,10 @@ static void check_shared_sample(const char *who, const Filter *filter)
 		attr.sample_regs_user = o.sample_type & PERF_SAMPLE_REGS_USER ? 0xf : 0;
 		for (bool opened_first : { true, false }) {
 			std::optional<Event> one, other;
-			std::string text = std::string(who) +
+			std::string text = std::string(which) +
 					   (opened_first ? ", opened first" : ", opened last");
 
-			/* It is in this order that the two go into the list, whichever is enabled first. */
+			/* The order of opening is the order in the kernel's list of events. */
 			if (opened_first)
 				one.emplace(first);
 			other.emplace(attr);
@@ -390,7 +391,7 @@ static void check_shared_sample(const char *who, const Filter *filter)
 			fault_deep();
 			other->disable();
 			one->disable();
-			EXPECT_GE(other->count(), HITS, "page faults");
+			EXPECT_GE(other->count(), HITS, "page faults counted");
 			check_own_samples(text.c_str(), o.what, *other, ring, o.words);
 		}
 	}
@@ -402,23 +403,26 @@ static void check_shared_with_program(bool accept)
 		Filter filter(which);
 
 		filter.returns(accept);
-		check_shared_sample(which == Program::GETS_STACK ? "program that takes a stack"
-								 : "program that does not look",
+		check_shared_sample(which == Program::GETS_STACK ? "program with bpf_get_stack()"
+								 : "program without helpers",
 				    &filter);
 	}
 }
 
-TEST_OF("events.shared_sample.rejected", "C1", "a rejected hit leaves nothing in another's sample",
+TEST_OF("events.shared_sample.rejected", "C1",
+	"a rejected hit leaves no data in the sample of another event on the same fault",
 	check_shared_with_program(false))
 
-TEST_OF("events.shared_sample.accepted", "C2", "an accepted hit leaves nothing in another's sample",
+TEST_OF("events.shared_sample.accepted", "C2",
+	"an accepted hit leaves no data in the sample of another event on the same fault",
 	check_shared_with_program(true))
 
 /*
- * A program that another one calls has nothing prepared for it. The event before it in the list has
- * a callchain of the kernel alone, which is all that is left to be taken for its own.
+ * The kernel does not know that the target of a tail call needs a callchain, and prepares none. The
+ * previous event in the list leaves a callchain of kernel frames behind, which must not be used.
  */
-TEST("events.shared_sample.callee", "C15", "a program that is called gets no stack of another event")
+TEST("events.shared_sample.callee", "C15",
+     "a program reached by a tail call gets no stack of another event")
 {
 	perf_event_attr attr = faults(PERF_SAMPLE_CALLCHAIN), of_kernel = attr;
 
@@ -429,7 +433,7 @@ TEST("events.shared_sample.callee", "C15", "a program that is called gets no sta
 
 		caller.tail_calls(callee);
 
-		/* The last one that is opened is the first one that hits. */
+		/* The event that is opened last is handled first. */
 		Event event(attr), first(of_kernel);
 
 		first.must_attach(kernel);
@@ -439,16 +443,17 @@ TEST("events.shared_sample.callee", "C15", "a program that is called gets no sta
 		fault_deep();
 		event.disable();
 		first.disable();
-		EXPECT_GE(event.count(), HITS, "page faults");
-		EXPECT_EQ(callee.runs(), event.count(), "runs of the program that is called");
+		EXPECT_GE(event.count(), HITS, "page faults counted");
+		EXPECT_EQ(callee.runs(), event.count(), "runs of the tail call's target");
 		if (which == Program::GETS_STACK)
-			EXPECT_GT(callee.look().stack_bytes, 0, "bytes of its stack");
+			EXPECT_GT(callee.look().stack_bytes, 0, "bytes from bpf_get_stack()");
 		else
-			EXPECT_GE(callee.look().stack_id, 0, "the number of its stack");
+			EXPECT_GE(callee.look().stack_id, 0, "from bpf_get_stackid()");
 	}
 }
 
-TEST("events.shared_sample.bare", "C2", "a hit with no program leaves nothing in another's sample")
+TEST("events.shared_sample.bare", "C2",
+     "a hit without a program leaves no data in the sample of another event on the same fault")
 {
 	check_shared_sample("no program", nullptr);
 }
@@ -459,30 +464,30 @@ static void hit_work(const Filter &)
 		hit(i);
 }
 
-/* What a breakpoint with some more in its attr does for HITS calls, and how often it overflows. */
+/* Attributes of a breakpoint, and how often it overflows for HITS calls. */
 static const struct Variant {
 	const char *name, *says;
 	void (*set)(perf_event_attr &attr);
 	uint64_t overflows;
 } variants[] = {
-	{ "pinned", "a pinned breakpoint is decided on as any other",
-	  [](auto &attr) { attr.pinned = 1; }, HITS },
-	{ "exclusive", "an exclusive breakpoint is decided on as any other",
+	{ "pinned", "runs on every hit of a pinned breakpoint", [](auto &attr) { attr.pinned = 1; },
+	  HITS },
+	{ "exclusive", "runs on every hit of an exclusive breakpoint",
 	  [](auto &attr) { attr.exclusive = 1; }, HITS },
-	{ "precise", "a breakpoint with precise_ip is decided on as any other",
+	{ "precise", "runs on every hit of a breakpoint with precise_ip",
 	  [](auto &attr) { attr.precise_ip = 3; }, HITS },
-	{ "exclude_idle", "a breakpoint with exclude_idle is decided on as any other",
+	{ "exclude_idle", "runs on every hit of a breakpoint with exclude_idle",
 	  [](auto &attr) { attr.exclude_idle = 1; }, HITS },
-	{ "period_1", "with period 1 every hit is decided on",
+	{ "period_1", "runs on every hit with a sample_period of 1",
 	  [](auto &attr) { attr.sample_period = 1; }, HITS },
-	{ "period_4", "with period N every Nth hit is decided on",
+	{ "period_4", "runs on every fourth hit with a sample_period of 4",
 	  [](auto &attr) { attr.sample_period = 4; }, HITS / 4 },
-	{ "period_7", "hits that are no multiple of the period wait",
+	{ "period_7", "runs on every seventh hit with a sample_period of 7",
 	  [](auto &attr) { attr.sample_period = 7; }, HITS / 7 },
-	{ "period_large", "with a period above all hits none is decided on",
+	{ "period_large", "does not run with a sample_period above the number of hits",
 	  [](auto &attr) { attr.sample_period = HITS + 1; }, 0 },
-	/* The kernel then splits the period, so that samples have a weight of one hit each. */
-	{ "period_sampled", "with PERF_SAMPLE_PERIOD every hit is decided on, whatever the period",
+	/* The kernel then splits the period, so that each sample has a weight of one hit. */
+	{ "period_sampled", "runs on every hit with PERF_SAMPLE_PERIOD, whatever the sample_period",
 	  [](auto &attr) {
 		  attr.sample_period = 4;
 		  attr.sample_type |= PERF_SAMPLE_PERIOD;
@@ -508,16 +513,18 @@ static const bool added_variants = [] {
 		};
 		std::string name = std::string("events.") + v.name;
 
-		add_test({ name + ".rejected", "C1", v.says, [=] { check(rejects); } });
-		add_test({ name + ".accepted", "C2", v.says, [=] {
-				  check(no_program);
-				  check({ true, 1 });
-			  } });
+		add_test({ name + ".rejected", "C1", std::string("a rejecting program ") + v.says,
+			   [=] { check(rejects); } });
+		add_test({ name + ".accepted", "C2", std::string("an accepting program ") + v.says,
+			   [=] {
+				   check(no_program);
+				   check({ true, 1 });
+			   } });
 	}
 	return true;
 }();
 
-/* How often a frequency overflows depends on the time that passed, but all that do are decided. */
+/* With attr.freq the number of overflows depends on time. The program decides on all. */
 static void check_frequency(bool accept)
 {
 	perf_event_attr attr = breakpoint(hit);
@@ -529,15 +536,17 @@ static void check_frequency(bool accept)
 	Delivered got = deliver(attr, { true, accept }, hit_work);
 
 	EXPECT_EQ(got.count, HITS, "hits counted");
-	EXPECT_GT(got.runs, 0, "the program ran");
-	EXPECT_EQ(got.samples, accept ? got.runs : 0, "samples, against runs of the program");
-	EXPECT_EQ(got.signals, accept ? got.runs : 0, "signals, against runs of the program");
+	EXPECT_GT(got.runs, 0, "runs of the program");
+	EXPECT_EQ(got.samples, accept ? got.runs : 0, "samples, one for each accepted run");
+	EXPECT_EQ(got.signals, accept ? got.runs : 0, "signals, one for each accepted run");
 }
 
-TEST_OF("events.freq.rejected", "C1", "with a frequency the overflows that there are get rejected",
+TEST_OF("events.freq.rejected", "C1",
+	"with attr.freq, a rejected overflow of a breakpoint has no side effect",
 	check_frequency(false))
 
-TEST_OF("events.freq.accepted", "C2", "with a frequency the overflows that there are get accepted",
+TEST_OF("events.freq.accepted", "C2",
+	"with attr.freq, every accepted overflow of a breakpoint is delivered",
 	check_frequency(true))
 
 namespace {
@@ -547,8 +556,9 @@ volatile union Watched {
 } watched;
 } // namespace
 
-/* The four debug registers of x86. The second and the fourth reject. */
-TEST("events.four", "C1", "all debug registers at once, each decides for itself")
+/* All four debug registers of x86. The programs of the second and the fourth reject. */
+TEST("events.four", "C1",
+     "with all four debug registers in use, each program decides on its own breakpoint")
 {
 	const struct {
 		perf_event_attr attr;
@@ -577,20 +587,20 @@ TEST("events.four", "C1", "all debug registers at once, each decides for itself"
 		for (int w : { 0, 1 }) {
 			watched.word[w] = i;
 			/*
-			 * QEMU's TCG remembers a watchpoint that was hit until a write to the page
-			 * hits none, and meanwhile reports it in DR6 with every other one.
+			 * QEMU's TCG keeps a watchpoint that was hit in DR6, and reports it with
+			 * the others, until a write to the page hits no watchpoint.
 			 */
 			watched.word[2] = i;
 		}
 	}
 	for (Event &event : events)
-		EXPECT_EQ(event.count(), HITS, "hits counted by each");
+		EXPECT_EQ(event.count(), HITS, "hits counted by each event");
 	EXPECT_EQ(accepting.runs(), 2 * HITS, "runs of the accepting program");
 	EXPECT_EQ(rejecting.runs(), 2 * HITS, "runs of the rejecting program");
 	EXPECT_EQ(Signals::count(SETSIG), 2 * HITS, "signals");
 }
 
-/* Two events on one address, in both orders. */
+/* Two events on one address: either the first one or the second one accepts. */
 static void check_same_address(const perf_event_attr &attr, void (*access)(uint64_t))
 {
 	for (bool first_accepts : { false, true }) {
@@ -615,21 +625,24 @@ static void check_same_address(const perf_event_attr &attr, void (*access)(uint6
 		}
 		one_ring.drain();
 		two_ring.drain();
-		EXPECT_EQ(one.count(), HITS, "hits counted by the first");
-		EXPECT_EQ(two.count(), HITS, "hits counted by the second");
+		EXPECT_EQ(one.count(), HITS, "hits counted by the first event");
+		EXPECT_EQ(two.count(), HITS, "hits counted by the second event");
 		EXPECT_EQ(first.runs(), HITS, "runs of the first program");
 		EXPECT_EQ(second.runs(), HITS, "runs of the second program");
-		EXPECT_EQ(one_ring.samples(), first_accepts ? HITS : 0, "samples of the first");
-		EXPECT_EQ(two_ring.samples(), first_accepts ? 0 : HITS, "samples of the second");
-		EXPECT_EQ(Signals::count(SETSIG), HITS, "signals in all");
-		EXPECT_EQ(from_wrong, 0, "signals of the rejecting one");
+		EXPECT_EQ(one_ring.samples(), first_accepts ? HITS : 0,
+			  "samples of the first event");
+		EXPECT_EQ(two_ring.samples(), first_accepts ? 0 : HITS,
+			  "samples of the second event");
+		EXPECT_EQ(Signals::count(SETSIG), HITS, "signals in total");
+		EXPECT_EQ(from_wrong, 0, "signals of the rejecting event");
 	}
 }
 
-TEST_OF("events.same_address.x", "C1", "two events on one call, two programs, two verdicts",
+TEST_OF("events.same_address.x", "C1",
+	"two breakpoints on one function each follow their own program",
 	check_same_address(breakpoint(hit), hit))
 
-/* QEMU's TCG reports one alone of the watchpoints that an access hits. */
+/* QEMU's TCG reports only one of the watchpoints that an access hits. */
 static bool reports_both_watchpoints(const perf_event_attr &attr)
 {
 	Event one(attr), two(attr);
@@ -640,19 +653,16 @@ static bool reports_both_watchpoints(const perf_event_attr &attr)
 	return one.count() == 1 && two.count() == 1;
 }
 
-TEST("events.same_address.w8", "C1", "two events on one word, two programs, two verdicts")
+TEST("events.same_address.w8", "C1", "two watchpoints on one word each follow their own program")
 {
 	perf_event_attr attr = breakpoint(Access::WRITE, &watched.word[0], sizeof(watched.word[0]));
 
 	if (!reports_both_watchpoints(attr))
-		unavailable("this machine reports one alone of two watchpoints on a word");
+		unavailable("this machine reports only one of two watchpoints on a word");
 	check_same_address(attr, [](uint64_t value) { watched.word[0] = value; });
 }
 
-/*
- * The kernel itself reads or writes the watched byte, as system calls do with what they are given:
- * a byte goes into a pipe and comes out of it.
- */
+/* The kernel reads and writes the watched byte in write() to and read() from a pipe. */
 static void check_kernel_mode(bool exclude_kernel, bool accept)
 {
 	Pipe pipe;
@@ -694,19 +704,24 @@ static void check_kernel_mode(bool exclude_kernel, bool accept)
 	}
 }
 
-TEST_OF("events.kernel.rejected", "C1", "hits in kernel mode are rejected like those in user mode",
+TEST_OF("events.kernel.rejected", "C1",
+	"rejected hits in kernel mode have no side effect, like those in user mode",
 	check_kernel_mode(false, false))
 
-TEST_OF("events.kernel.accepted", "C2", "hits in kernel mode deliver like those in user mode",
+TEST_OF("events.kernel.accepted", "C2",
+	"accepted hits in kernel mode are delivered like those in user mode",
 	check_kernel_mode(false, true))
 
 TEST_OF("events.kernel.excluded.rejected", "C1",
-	"with exclude_kernel the program runs in user mode", check_kernel_mode(true, false))
+	"with exclude_kernel, the program rejects hits in user mode and does not run in kernel "
+	"mode",
+	check_kernel_mode(true, false))
 
-TEST_OF("events.kernel.excluded.accepted", "C2", "with exclude_kernel hits in user mode deliver",
+TEST_OF("events.kernel.excluded.accepted", "C2",
+	"with exclude_kernel, accepted hits are delivered in user mode only",
 	check_kernel_mode(true, true))
 
-/* A leader and a sibling: both reject, the one or the other accepts, both do. */
+/* A leader and a sibling: neither, one or both programs accept. */
 static void check_group(perf_event_attr first, bool leader_hits)
 {
 	for (unsigned accepting : { 0u, 1u, 2u, 3u }) {
@@ -714,7 +729,7 @@ static void check_group(perf_event_attr first, bool leader_hits)
 		Filter filters[2];
 		Signals signals({ SETSIG });
 
-		attr.disabled = 0; /* goes by the leader */
+		attr.disabled = 0; /* enabled and disabled with its leader */
 
 		Event leader(first), sibling(attr, 0, -1, &leader);
 		Event *events[] = { &leader, &sibling };
@@ -733,17 +748,20 @@ static void check_group(perf_event_attr first, bool leader_hits)
 			hit(i);
 			hit_other(i);
 		}
-		EXPECT_EQ(filters[0].runs(), leader_hits ? HITS : 0, "runs for the leader");
+		EXPECT_EQ(filters[0].runs(), leader_hits ? HITS : 0,
+			  "runs of the leader's program");
 		EXPECT_EQ(sibling.count(), HITS, "hits counted by the sibling");
-		EXPECT_EQ(filters[1].runs(), HITS, "runs for the sibling");
+		EXPECT_EQ(filters[1].runs(), HITS, "runs of the sibling's program");
 		EXPECT_EQ(Signals::count(SETSIG), expected_signals, "signals");
 	}
 }
 
-TEST_OF("events.group.breakpoints", "C1", "leader and sibling of a group decide each for itself",
+TEST_OF("events.group.breakpoints", "C1",
+	"the programs of a group's leader and sibling each decide on their own hits",
 	check_group(breakpoint(hit), true))
 
-TEST("events.group.software", "C1", "a breakpoint in a group led by a clock decides for itself")
+TEST("events.group.software", "C1",
+     "the program of a breakpoint decides on its hits in a group led by a task clock")
 {
 	perf_event_attr clock = counter(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_TASK_CLOCK);
 
@@ -752,9 +770,8 @@ TEST("events.group.software", "C1", "a breakpoint in a group led by a clock deci
 }
 
 /*
- * A breakpoint that joins a group which is running, led by an event of another kind: it counts
- * from its first hit on, not from the next time that the task is scheduled. That can come at any
- * moment, so more than one try.
+ * A breakpoint that joins a running group must count from its first hit, not only after the task is
+ * scheduled the next time. That can happen at any moment, so try more than once.
  */
 static void check_joining(bool disabled)
 {
@@ -785,17 +802,20 @@ static void check_joining(bool disabled)
 	EXPECT_EQ(runs, disabled ? TRIES * HITS : 0, "runs of the program");
 }
 
-TEST_OF("events.group.added", "C6", "a breakpoint opened in a running group loses no hit",
+TEST_OF("events.group.added", "C6",
+	"a breakpoint that is opened in a running group counts from its first hit",
 	check_joining(false))
 
-TEST_OF("events.group.enabled", "C6", "a breakpoint enabled in a running group loses no hit",
+TEST_OF("events.group.enabled", "C6",
+	"a breakpoint that is enabled in a running group counts from its first hit",
 	check_joining(true))
 
 /*
- * The deliberate exception: an overflow costs time whatever its program says, so the kernel stops
- * a timer that overflows too often, and says so in the ring. It is the one thing to be seen there.
+ * The deliberate exception: an overflow takes time even if its program rejects it, so the kernel
+ * stops a clock that overflows too often, and writes a record, which is the only one in the ring.
  */
-TEST("events.throttle", "C4", "a clock that is too fast is throttled though all is rejected")
+TEST("events.throttle", "C4",
+     "a clock that overflows too often is throttled although every overflow is rejected")
 {
 	constexpr long ENOUGH_MILLISECONDS = 5000;
 	perf_event_attr attr = counter(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_TASK_CLOCK);
@@ -815,15 +835,15 @@ TEST("events.throttle", "C4", "a clock that is too fast is throttled though all 
 			break;
 	}
 	event.disable();
-	EXPECT_GT(filter.runs(), 0, "the program ran");
-	EXPECT_GT(ring.records(PERF_RECORD_THROTTLE), 0, "throttle records");
-	EXPECT_GT(ring.records(PERF_RECORD_UNTHROTTLE), 0, "unthrottle records");
+	EXPECT_GT(filter.runs(), 0, "runs of the program");
+	EXPECT_GT(ring.records(PERF_RECORD_THROTTLE), 0, "PERF_RECORD_THROTTLE records");
+	EXPECT_GT(ring.records(PERF_RECORD_UNTHROTTLE), 0, "PERF_RECORD_UNTHROTTLE records");
 	EXPECT_EQ(ring.samples(), 0, "samples");
 }
 
 /*
- * The records alone do not say that the clock has stopped. Between two looks at the ring, both of
- * which find it in the same throttle, there must be no run.
+ * The records alone do not prove that the clock has stopped: between two looks at the ring that
+ * find it in the same throttle, the program must not run.
  */
 static void check_throttle_stops(bool accept)
 {
@@ -833,7 +853,7 @@ static void check_throttle_stops(bool accept)
 	uint64_t throttles = 0, in_throttle = 0, runs = 0, looks = 0, wrong = 0;
 
 	attr.sample_period = 100000; /* ns */
-	/* On PREEMPT_RT a wakeup is a switch to a thread, and that ends a throttle. */
+	/* On PREEMPT_RT a wakeup switches to a thread, which ends the throttle. */
 	attr.wakeup_events = 0;
 
 	Event event(attr);
@@ -855,23 +875,24 @@ static void check_throttle_stops(bool accept)
 
 	filter.returns(accept);
 	event.enable(filter);
-	/* Milliseconds in which it looked: those in which the machine stood still are no answer. */
+	/* Count only milliseconds in which this task was running. */
 	for (long looked = 0; throttles < HITS && looked < ENOUGH_MILLISECONDS; looked++)
 		for (long end = milliseconds_now() + 1; milliseconds_now() < end;)
 			look();
 	event.disable();
-	EXPECT_GE(throttles, HITS, "throttle records");
+	EXPECT_GE(throttles, HITS, "PERF_RECORD_THROTTLE records");
 	EXPECT_GT(looks, 0, "looks at a throttled clock");
 	EXPECT_EQ(wrong, 0, "looks at a throttled clock that found it running");
 }
 
-TEST("events.throttle_stops", "C4", "a clock that is throttled stops though all is rejected")
+TEST("events.throttle_stops", "C4",
+     "a throttled clock does not run its program, which rejects every overflow")
 {
 	check_throttle_stops(false);
 }
 
 TEST("events.throttle_stops.accepted", "C4",
-     "a clock that is throttled stops though all is accepted")
+     "a throttled clock does not run its program, which accepts every overflow")
 {
 	check_throttle_stops(true);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Events of a hardware PMU, which have what software has not: a context of their own that a group
- * moves to, overflows in NMI, registers that are a copy. The PMU is that of module/perf_bpf_pmu.c,
- * whose counters a test makes count when and where it likes.
+ * Events of a hardware PMU, which differ from software events: a group moves to their context, they
+ * overflow in NMIs, and their registers may be a copy. The PMU is module/perf_bpf_pmu.c, whose
+ * counters a test can hit at any time on any CPU.
  */
 #include <bpf/bpf.h>
 
@@ -21,35 +21,35 @@
 #include "tests/common.h"
 
 /*
- * attr.config of the PMU: the registers are those with which the task left user mode; overflows
- * are collected, BATCHED of them; the driver takes the callchain before the program runs.
+ * attr.config of the PMU. COPY: the registers are those with which the task left user mode. BATCH:
+ * the driver collects BATCHED overflows. CALLCHAIN: it takes the callchain before the program runs.
  */
 constexpr uint64_t COPY = 1, BATCH = 4, CALLCHAIN = 8;
 constexpr uint64_t BATCHED = 4;
 
 static std::vector<Context> contexts_to_try()
 {
-	hardware(); /* or there is none to try */
+	hardware(); /* skips the test without the PMU */
 	return usable_contexts();
 }
 
-/* Two CPUs: that of the test, where it goes, and another. */
+/* Moves the test to the first CPU, and returns another one. */
 static int other_cpu()
 {
 	std::vector<int> cpus = usable_cpus();
 
 	if (cpus.size() < 2)
-		unavailable("one CPU alone");
+		unavailable("the test needs two CPUs");
 	run_on(cpus[0]);
 	return cpus[1];
 }
 
 /*
- * The group is taken out of the context of its task, below the software PMU, and put back below
- * the hardware one, a sibling before its leader. The task is busy on another CPU, so that each
- * step is an interrupt there.
+ * The kernel removes the group from the task's context and adds it again under the hardware PMU, a
+ * sibling before its leader. The task is busy on another CPU, so that each step is an IPI.
  */
-TEST("hardware.group.moved", "C8", "a hardware event takes a running software group with it")
+TEST("hardware.group.moved", "C8",
+     "a running software group keeps counting when a hardware event joins and moves it")
 {
 	constexpr int TRIES = 5;
 	struct Turns {
@@ -83,41 +83,41 @@ TEST("hardware.group.moved", "C8", "a hardware event takes a running software gr
 		while (turns.made != turn)
 			usleep(1000);
 		EXPECT_EQ(moves.count(), HITS, "hits counted by the hardware event");
-		EXPECT_GT(leader.count(), before[0], "the leader goes on");
-		EXPECT_GT(sibling.count(), before[1], "the sibling goes on");
+		EXPECT_GT(leader.count(), before[0], "ns counted by the leader");
+		EXPECT_GT(sibling.count(), before[1], "ns counted by the sibling");
 	}
 }
 
-/* Where an overflow comes from, and which registers it has. */
-static const struct Way {
+/* The context in which an overflow occurs, and which registers it has. */
+static const struct Source {
 	const char *name, *says;
 	Context context;
 	uint64_t config;
-} ways[] = {
+} sources[] = {
 	{ "nmi", "an NMI", NMI, 0 },
 	{ "irq", "a hard interrupt", IRQ, 0 },
 	{ "task", "task context with interrupts off", TASK, 0 },
-	{ "nmi_copy", "an NMI with a copy of user mode's registers", NMI, COPY },
-	{ "irq_copy", "a hard interrupt with a copy of user mode's registers", IRQ, COPY },
-	{ "task_copy", "task context with a copy of user mode's registers", TASK, COPY },
+	{ "nmi_copy", "an NMI with a copy of the user-mode registers", NMI, COPY },
+	{ "irq_copy", "a hard interrupt with a copy of the user-mode registers", IRQ, COPY },
+	{ "task_copy", "task context with a copy of the user-mode registers", TASK, COPY },
 };
 
-static perf_event_attr hardware(const Way &way)
+static perf_event_attr hardware(const Source &source)
 {
-	perf_event_attr attr = hardware(way.config);
+	perf_event_attr attr = hardware(source.config);
 
-	/* What is copied is user mode, so the hit counts as one of user mode. */
-	attr.exclude_kernel = way.config == COPY;
+	/* The copied registers are those of user mode, so the hit counts as one in user mode. */
+	attr.exclude_kernel = source.config == COPY;
 	return attr;
 }
 
-static void check_effects(const Way &way, bool accept)
+static void check_effects(const Source &source, bool accept)
 {
-	Hits hits(way.context);
+	Hits hits(source.context);
 	uint64_t delivered = accept ? HITS : 0, polls = 0;
 	Filter filter(Program::LOOKS);
 	Signals signals({ SETSIG });
-	Event event(hardware(way));
+	Event event(hardware(source));
 	Ring ring(event);
 
 	event.async(SETSIG, gettid());
@@ -130,18 +130,19 @@ static void check_effects(const Way &way, bool accept)
 	event.disable();
 	ring.drain();
 	expect_hits(event, filter, HITS);
-	EXPECT_EQ(filter.look().ip >> 63, way.config != COPY, "registers of kernel mode");
+	EXPECT_VALUE(filter.look().ip >> 63, source.config != COPY,
+		     "the registers are those of kernel mode");
 	EXPECT_EQ(ring.samples(), delivered, "samples");
-	EXPECT_EQ(polls, delivered, "polls that found something");
+	EXPECT_EQ(polls, delivered, "polls that found the event ready");
 	EXPECT_EQ(Signals::count(SETSIG), delivered, "signals");
 }
 
-static void check_limit(const Way &way, bool accept)
+static void check_limit(const Source &source, bool accept)
 {
-	Hits hits(way.context);
+	Hits hits(source.context);
 	Filter filter;
 	Signals signals({ SETSIG });
-	Event event(hardware(way));
+	Event event(hardware(source));
 
 	event.async(SETSIG, gettid());
 	filter.returns(accept);
@@ -151,13 +152,13 @@ static void check_limit(const Way &way, bool accept)
 		hits.make(1);
 	expect_hits(event, filter, accept ? LIMIT : HITS);
 	EXPECT_EQ(Signals::count(SETSIG), accept ? LIMIT : 0, "signals");
-	EXPECT_EQ(Signals::count(SETSIG, POLL_HUP), accept, "POLL_HUP");
+	EXPECT_EQ(Signals::count(SETSIG, POLL_HUP), accept, "POLL_HUPs");
 }
 
-static void check_sigtrap(const Way &way, bool accept)
+static void check_sigtrap(const Source &source, bool accept)
 {
-	Hits hits(way.context);
-	perf_event_attr attr = hardware(way);
+	Hits hits(source.context);
+	perf_event_attr attr = hardware(source);
 	Filter filter;
 	Signals signals({ SIGTRAP });
 
@@ -170,14 +171,14 @@ static void check_sigtrap(const Way &way, bool accept)
 	for (uint64_t i = 0; i < HITS; i++)
 		hits.make(1);
 	expect_hits(event, filter, HITS);
-	EXPECT_EQ(Signals::count(SIGTRAP, TRAP_PERF), accept ? HITS : 0, "SIGTRAP");
+	EXPECT_EQ(Signals::count(SIGTRAP, TRAP_PERF), accept ? HITS : 0, "SIGTRAPs");
 }
 
-/* A leader and its sibling, which overflow in one interrupt, with either verdict. */
-static void check_group(const Way &way, bool accept)
+/* A leader and its sibling overflow in one interrupt. One is accepted, the other rejected. */
+static void check_group(const Source &source, bool accept)
 {
-	Hits hits(way.context);
-	perf_event_attr attr = hardware(way);
+	Hits hits(source.context);
+	perf_event_attr attr = hardware(source);
 	Filter filter, other;
 	Signals signals({ SETSIG });
 	Event leader(attr);
@@ -200,20 +201,20 @@ static void check_group(const Way &way, bool accept)
 	siblings.drain();
 	EXPECT_EQ(leader.count(), HITS, "hits counted by the leader");
 	EXPECT_EQ(sibling.count(), HITS, "hits counted by the sibling");
-	EXPECT_EQ(filter.runs(), HITS, "runs for the leader");
-	EXPECT_EQ(other.runs(), HITS, "runs for the sibling");
+	EXPECT_EQ(filter.runs(), HITS, "runs of the leader's program");
+	EXPECT_EQ(other.runs(), HITS, "runs of the sibling's program");
 	EXPECT_EQ(leaders.samples(), accept ? HITS : 0, "samples of the leader");
 	EXPECT_EQ(siblings.samples(), accept ? 0 : HITS, "samples of the sibling");
 	EXPECT_EQ(Signals::count(SETSIG), accept ? HITS : 0, "signals of the leader");
 }
 
-/* In a child that has the event from its parent, and ends. */
-static void check_inherited(const Way &way, bool accept)
+/* A child inherits the event from its parent, hits, and exits. */
+static void check_inherited(const Source &source, bool accept)
 {
-	Hits hits(way.context);
+	Hits hits(source.context);
 	Filter filter;
 	Signals signals({ SETSIG });
-	Event event(inherited(hardware(way)));
+	Event event(inherited(hardware(source)));
 
 	event.async(SETSIG, gettid());
 	filter.returns(accept);
@@ -225,40 +226,41 @@ static void check_inherited(const Way &way, bool accept)
 		return 0;
 	});
 
-	EXPECT_EQ(child.wait(), 0, "status of the child");
+	EXPECT_STATUS(child.wait(), 0, "the child");
 	expect_hits(event, filter, HITS);
-	/* That the child has ended wakes whoever reads, once. */
-	EXPECT_EQ(Signals::count(SETSIG) >= HITS, accept, "signals");
+	/* The exit of the child wakes up readers of the event once more. */
+	EXPECT_VALUE(Signals::count(SETSIG) >= HITS, accept, "signals were sent");
 }
 
 static const bool added = [] {
 	static const struct {
-		const char *name, *rejected, *accepted;
-		void (*check)(const Way &way, bool accept);
+		const char *name, *event, *rejected, *accepted;
+		void (*check)(const Source &source, bool accept);
 	} checks[] = {
-		{ "", "is silent", "delivers", check_effects },
-		{ ".limit", "takes nothing from the limit", "takes one from the limit",
+		{ "", "", "has no side effect", "is delivered", check_effects },
+		{ ".limit", "", "takes nothing from the limit", "takes one from the limit",
 		  check_limit },
-		{ ".sigtrap", "raises no SIGTRAP", "raises SIGTRAP", check_sigtrap },
-		{ ".group", "is silent beside a sibling that delivers",
-		  "delivers beside a sibling that is silent", check_group },
-		{ ".inherited", "of a child is silent", "of a child delivers", check_inherited },
+		{ ".sigtrap", "", "raises no SIGTRAP", "raises SIGTRAP", check_sigtrap },
+		{ ".group", " of a group leader", "has no side effect, unlike its sibling's",
+		  "is delivered, unlike its sibling's", check_group },
+		{ ".inherited", " of an inherited event", "has no side effect", "is delivered",
+		  check_inherited },
 	};
 
-	for (const Way &way : ways)
+	for (const Source &source : sources)
 		for (auto &c : checks)
 			for (bool accept : { false, true })
-				add_test({ std::string("hardware.") + way.name + c.name +
+				add_test({ std::string("hardware.") + source.name + c.name +
 						   (accept ? ".accepted" : ".rejected"),
 					   accept ? "C2" : "C1",
 					   std::string(accept ? "an accepted" : "a rejected") +
-						   " overflow in " + way.says + " " +
-						   (accept ? c.accepted : c.rejected),
-					   [=, &way] { c.check(way, accept); } });
+						   " overflow" + c.event + " in " + source.says +
+						   " " + (accept ? c.accepted : c.rejected),
+					   [=, &source] { c.check(source, accept); } });
 	return true;
 }();
 
-/* The kernel chooses the period, so that @attr overflows @rate times a second. */
+/* The kernel chooses the period so that the event overflows @rate times per second. */
 static perf_event_attr with_frequency(perf_event_attr attr, uint64_t rate)
 {
 	attr.freq = 1;
@@ -266,69 +268,70 @@ static perf_event_attr with_frequency(perf_event_attr attr, uint64_t rate)
 	return attr;
 }
 
-/* Too many hits at once stop the counter, until the next tick of the kernel's clock. */
-static void check_throttle(const Way &way, bool frequency)
+/* Too many hits at once stop the counter until the next timer tick. */
+static void check_throttle(const Source &source, bool frequency)
 {
 	constexpr uint64_t MANY = 100000;
 	constexpr int ENOUGH_TRIES = 5000;
-	Hits hits(way.context);
-	perf_event_attr attr = hardware(way);
+	Hits hits(source.context);
+	perf_event_attr attr = hardware(source);
 	Filter filter;
 	Event event(frequency ? with_frequency(attr, 1000) : attr);
 	Ring ring(event);
 	Sysctl rate("kernel/perf_event_max_sample_rate");
 
 	if (!rate.set(1000))
-		unavailable("no way to set kernel.perf_event_max_sample_rate");
+		unavailable("kernel.perf_event_max_sample_rate cannot be set");
 	event.enable(filter);
 	hits.make(MANY);
 
 	uint64_t counted = event.count();
 
-	EXPECT_LT(counted, MANY / 2, "the counter stopped");
+	EXPECT_LT(counted, MANY / 2, "hits counted before the throttle");
 	for (int i = 0; event.count() == counted && i < ENOUGH_TRIES; i++) {
 		usleep(1000);
 		hits.make(1);
 	}
 	event.disable();
 	ring.drain();
-	EXPECT_GT(event.count(), counted, "the counter goes on");
+	EXPECT_GT(event.count(), counted, "hits counted after the throttle");
 	if (!frequency)
-		EXPECT_EQ(filter.runs(), event.count(), "runs, against hits counted");
-	EXPECT_GT(ring.records(PERF_RECORD_THROTTLE), 0, "throttle records");
+		EXPECT_EQ(filter.runs(), event.count(), "runs of the program, as many as hits");
+	EXPECT_GT(ring.records(PERF_RECORD_THROTTLE), 0, "PERF_RECORD_THROTTLE records");
 	EXPECT_EQ(ring.samples(), 0, "samples");
 }
 
 static const bool added_throttle = [] {
-	for (const Way &way : ways)
+	for (const Source &source : sources)
 		for (bool frequency : { false, true })
-			add_test({ std::string("hardware.") + way.name + ".throttle" +
+			add_test({ std::string("hardware.") + source.name + ".throttle" +
 					   (frequency ? ".frequency" : ""),
 				   "C4",
-				   std::string("overflows in ") + way.says +
-					   (frequency ? " with attr.freq" : "") +
-					   " that are too many stop the counter though all are rejected",
-				   [=, &way] { check_throttle(way, frequency); } });
+				   std::string(frequency ? "with attr.freq, too many overflows in "
+							 : "too many overflows in ") +
+					   source.says +
+					   " stop the counter although all are rejected",
+				   [=, &source] { check_throttle(source, frequency); } });
 	return true;
 }();
 
 /*
- * All in one interrupt, so that no tick of the clock changes the period: only overflows do. From
- * a period of 1 it comes to one that is long enough in a few of them, unless the kernel's clock
- * stands still: where it does not trust the hardware's, that waits for the next tick.
+ * All hits are in one interrupt, so that only overflows change the period, and no timer tick does.
+ * The period grows from 1 to one that is long enough within a few overflows, unless the kernel's
+ * clock stands still: if the kernel does not trust the TSC, its clock advances only at ticks.
  */
-static void check_frequency(const Way &way, bool accept)
+static void check_frequency(const Source &source, bool accept)
 {
 	constexpr uint64_t MANY = 10000, FEW = 100;
 	constexpr int ENOUGH_TRIES = 20;
-	Hits hits(way.context);
-	perf_event_attr attr = with_frequency(hardware(way), 100);
+	Hits hits(source.context);
+	perf_event_attr attr = with_frequency(hardware(source), 100);
 	Sysctl rate("kernel/perf_event_max_sample_rate");
 	uint64_t runs = MANY, period = 0;
 
 	attr.sample_type |= PERF_SAMPLE_PERIOD;
 	if (!rate.set(100000000))
-		unavailable("no way to set kernel.perf_event_max_sample_rate");
+		unavailable("kernel.perf_event_max_sample_rate cannot be set");
 	for (int i = 0; runs >= FEW && i < ENOUGH_TRIES; i++) {
 		Filter filter(Program::LOOKS);
 		Signals signals({ SETSIG });
@@ -344,37 +347,37 @@ static void check_frequency(const Way &way, bool accept)
 		runs = filter.runs();
 		period = filter.look().period;
 		EXPECT_EQ(event.count(), MANY, "hits counted");
-		EXPECT_EQ(ring.samples() + ring.lost() > 0, accept, "samples");
-		EXPECT_EQ(Signals::count(SETSIG) > 0, accept, "signals");
+		EXPECT_VALUE(ring.samples() + ring.lost() > 0, accept, "samples were written");
+		EXPECT_VALUE(Signals::count(SETSIG) > 0, accept, "signals were sent");
 		if (runs < FEW)
 			EXPECT_EQ(ring.samples(), accept ? runs : 0, "samples");
 	}
-	note("%s: %llu runs, the last period is %llu", way.name, (unsigned long long)runs,
+	note("%s: %llu runs, the last period is %llu", source.name, (unsigned long long)runs,
 	     (unsigned long long)period);
 	EXPECT_GT(runs, 2, "runs of the program");
 	EXPECT_LT(runs, FEW, "runs of the program");
-	EXPECT_GT(period, 1, "the period that the program sees last");
+	EXPECT_GT(period, 1, "hits in the last period that the program saw");
 }
 
 static void check_frequency(bool accept)
 {
-	for (const Way &way : ways)
-		check_frequency(way, accept);
+	for (const Source &source : sources)
+		check_frequency(source, accept);
 }
 
 TEST_OF("hardware.frequency.rejected", "C1",
-	"with attr.freq rejected overflows are silent, and make the period longer",
+	"with attr.freq, rejected overflows have no side effect but lengthen the period",
 	check_frequency(false))
 
 TEST_OF("hardware.frequency.accepted", "C2",
-	"with attr.freq accepted overflows deliver, and make the period longer",
+	"with attr.freq, accepted overflows are delivered and lengthen the period",
 	check_frequency(true))
 
 /*
- * Large PEBS: two batches that interrupt, and the rest of a third that the driver writes as the
- * event is disabled or the task is switched, which must not be earlier. The program is asked about
- * the last record of each batch that interrupts, and the driver writes the others past it: the
- * kernel does so, and the reference says so.
+ * Large PEBS: two batches end with an interrupt, and the driver writes the rest of a third when the
+ * event is disabled or the task is switched, not earlier. The program runs only for the last record
+ * of each complete batch, and the driver writes the others unfiltered. The documentation of the
+ * series says so.
  */
 static void check_batch(bool accept, bool each_interrupts)
 {
@@ -402,27 +405,29 @@ static void check_batch(bool accept, bool each_interrupts)
 			EXPECT_EQ(event.count(), RECORDS, "hits counted");
 			EXPECT_EQ(filter.runs(), asked, "runs of the program");
 			EXPECT_EQ(ring.samples(), accept ? RECORDS : RECORDS - asked, "samples");
-			EXPECT_EQ(Signals::count(SETSIG) > 0, accept, "signals");
+			EXPECT_VALUE(Signals::count(SETSIG) > 0, accept, "signals were sent");
 		}
 }
 
 TEST_OF("hardware.batch.rejected", "C1",
-	"of records that a driver collects, the last that a program rejects is not written",
+	"of the records that a PMU driver batches, a program can reject the last one of each batch",
 	check_batch(false, false))
 
 TEST_OF("hardware.batch.accepted", "C2",
-	"records that a driver collects are written past a program that accepts",
+	"all records that a PMU driver batches are written if the program accepts",
 	check_batch(true, false))
 
 TEST_OF("hardware.batch.wakeup_events.rejected", "C1",
-	"with attr.wakeup_events of 1 no record is collected, and each can be rejected",
+	"with attr.wakeup_events of 1 a PMU driver does not batch, and every record can be "
+	"rejected",
 	check_batch(false, true))
 
 TEST_OF("hardware.batch.wakeup_events.accepted", "C2",
-	"with attr.wakeup_events of 1 no record is collected, and each delivers",
+	"with attr.wakeup_events of 1 a PMU driver does not batch, and every accepted record is "
+	"delivered",
 	check_batch(true, true))
 
-/* As check_callchain() of programs.cc, with a callchain that the driver has before the program runs. */
+/* Like check_callchain() in programs.cc, but the driver has taken the callchain before. */
 static void check_callchain(Program program, perf_event_attr other_attr)
 {
 	for (Context context : contexts_to_try()) {
@@ -440,45 +445,46 @@ static void check_callchain(Program program, perf_event_attr other_attr)
 			hits.make(1);
 		event.disable();
 		expect_hits(event, filter, HITS);
-		note("%s: %lld", contexts[context], filter.look().err);
+		note("%s: the helper returned %lld", contexts[context], filter.look().err);
 		expect_user_callchains(ring, HITS);
 	}
 }
 
 TEST("hardware.callchain.frame", "C2",
-     "bpf_get_stack() of one frame does not shorten the callchain that a driver has taken")
+     "bpf_get_stack() of one frame does not shorten a callchain taken by the PMU driver")
 {
 	check_callchain(Program::GETS_FRAME, software(PERF_COUNT_SW_DUMMY));
 }
 
 TEST("hardware.callchain.output", "C2",
-     "a callchain that a driver has taken survives a program that writes a sample of another event")
+     "a callchain taken by the PMU driver survives a program that writes a sample of another event")
 {
 	check_callchain(Program::OUTPUTS_SAMPLE,
 			with_kernel_callchain(software(PERF_COUNT_SW_BPF_OUTPUT)));
 }
 
 TEST("hardware.callchain.event", "C2",
-     "a callchain that a driver has taken survives another event that overflows while the program "
-     "runs")
+     "a callchain taken by the PMU driver survives an overflow of another event while the "
+     "program runs")
 {
 	check_callchain(Program::PRINTS, with_kernel_callchain(traced_prints()));
 }
 
 TEST("hardware.callchain.unseen", "C2",
-     "a callchain that a driver has taken survives another event though the program does not look "
-     "at the stack")
+     "a callchain taken by the PMU driver survives another event's overflow in a program that "
+     "does not read the stack")
 {
 	check_callchain(Program::PRINTS_ALONE, with_kernel_callchain(traced_prints()));
 }
 
 /*
- * PEBS and IBS: the driver has the callchain before the program runs. With a program it may be
- * whole, where an event without leaves frames of user mode to a record of their own.
+ * PEBS and IBS: the driver takes the callchain before the program runs. With a program the
+ * callchain may be complete, whereas an event without a program defers the user frames to a
+ * separate record.
  */
 static void check_deferred_callchain(bool accept)
 {
-	constexpr size_t NR = 3, FIRST = 4; /* words of such a sample */
+	constexpr size_t NR = 3, FIRST = 4; /* indices of words in such a sample */
 
 	for (Program program : { Program::ON_OVERFLOW, Program::READS_SAMPLE })
 		for (Context context : contexts_to_try()) {
@@ -511,15 +517,16 @@ static void check_deferred_callchain(bool accept)
 }
 
 TEST_OF("hardware.deferred_callchain.rejected", "C1",
-	"a rejected overflow whose driver took the callchain leaves no deferred one",
+	"a rejected overflow leaves no deferred callchain if the PMU driver took a callchain",
 	check_deferred_callchain(false))
 
 TEST_OF("hardware.deferred_callchain.accepted", "C2",
-	"an accepted overflow whose driver took the callchain has it",
+	"an accepted overflow has its callchain, in the sample or deferred, if the PMU driver "
+	"took one",
 	check_deferred_callchain(true))
 
-/* The driver has left the sample as it found the stack, but for what a sample has to have. */
-TEST("hardware.no_address", "C15", "a program sees no stray address of a counter")
+/* The driver fills in only the mandatory fields of the sample, which is otherwise stack garbage. */
+TEST("hardware.no_address", "C15", "ctx->addr is 0 for a PMU event whose driver reports no address")
 {
 	for (Program which : { Program::LOOKS, Program::GETS_STACK })
 		for (Context context : contexts_to_try()) {
@@ -535,8 +542,9 @@ TEST("hardware.no_address", "C15", "a program sees no stray address of a counter
 		}
 }
 
-/* All in one interrupt: it is the answer to the overflow that stops the counter. */
-TEST("hardware.nmi.limit.at_once", "C2", "of more hits than its limit a counter counts no more")
+/* All hits are in one interrupt: the return value of perf_event_overflow() stops the counter. */
+TEST("hardware.nmi.limit.at_once", "C2",
+     "a PMU event that overflows several times in one NMI stops exactly at its limit")
 {
 	Hits hits(NMI);
 	Filter filter;
@@ -553,8 +561,8 @@ TEST("hardware.nmi.limit.at_once", "C2", "of more hits than its limit a counter 
 	EXPECT_EQ(ring.samples(), LIMIT, "samples");
 }
 
-/* It interrupts all the same, as a counter does that is shorter than its count. */
-TEST("hardware.counting", "C3", "on a counter that does not sample a program never runs")
+/* The PMU interrupts nevertheless, like a hardware counter that is narrower than the count. */
+TEST("hardware.counting", "C3", "the program of a PMU event without a sample period never runs")
 {
 	for (Context context : contexts_to_try()) {
 		Hits hits(context);
@@ -577,8 +585,9 @@ TEST("hardware.counting", "C3", "on a counter that does not sample a program nev
 	}
 }
 
-/* The kernel lets them have the counters in turn. Every other one rejects. */
-TEST("hardware.multiplexed", "C1", "more events than counters, each decides for itself")
+/* The kernel multiplexes the events on the counters. Every other program rejects. */
+TEST("hardware.multiplexed", "C1",
+     "with more events than counters, each program decides on the overflows of its own event")
 {
 	constexpr int EVENTS = 7, ENOUGH_TRIES = 10000;
 	Hits hits(contexts_to_try()[0]);
@@ -590,7 +599,7 @@ TEST("hardware.multiplexed", "C1", "more events than counters, each decides for 
 		return std::any_of(events.begin(), events.end(),
 				   [](auto &event) { return event.count() < HITS; });
 	};
-	/* More than a ring remembers, where the turns are long. */
+	/* If the turns are long, there are more samples than a Ring remembers. */
 	auto drain = [&](int i) {
 		rings[i]->drain();
 		samples[i] += rings[i]->samples();
@@ -605,7 +614,7 @@ TEST("hardware.multiplexed", "C1", "more events than counters, each decides for 
 		events[i].enable();
 	}
 	for (int i = 0; some_count_nothing() && i < ENOUGH_TRIES; i++) {
-		/* No sleep: a turn passes on only if the timer for that finds us running. */
+		/* No sleep: the timer rotates the events only if it finds this task running. */
 		spin(1);
 		hits.make(1);
 		for (int event = 0; event < EVENTS; event++)
@@ -614,20 +623,21 @@ TEST("hardware.multiplexed", "C1", "more events than counters, each decides for 
 	for (int i = 0; i < EVENTS; i++) {
 		events[i].disable();
 		drain(i);
-		EXPECT_GE(events[i].count(), HITS, "each had a counter for a while");
-		EXPECT_EQ(filters[i].runs(), events[i].count(), "runs, against hits counted");
+		EXPECT_GE(events[i].count(), HITS, "hits counted by each event");
+		EXPECT_EQ(filters[i].runs(), events[i].count(),
+			  "runs of the program, as many as hits");
 		EXPECT_EQ(samples[i], i % 2 ? events[i].count() : 0, "samples");
 	}
 }
 
 /*
- * NMIs while a program is attached and detached: from the other CPU into this one, where they come
- * between any two instructions of that, or on the other CPU beside it. The program accepts, so a
- * hit delivers whether it is there or not.
+ * NMIs while a program is attached and detached: on this CPU, where they can interrupt any
+ * instruction of that, or with @beside on another CPU. The program accepts, so every hit must be
+ * delivered, whether the program is attached or not.
  */
 static void check_detach(bool beside)
 {
-	/* Beside, a kernel that loses hits may lose none for seconds: --race-seconds does not cut that. */
+	/* On another CPU the first loss can take seconds, so --race-seconds does not limit that. */
 	const int ROUNDS = beside ? 4 : 1;
 	const double seconds = (beside ? 16 : race_seconds(5)) / ROUNDS;
 	int here = usable_cpus()[0], there = other_cpu();
@@ -648,7 +658,7 @@ static void check_detach(bool beside)
 	if (!filter.can_link())
 		unavailable("the kernel has no BPF links for perf events (they came with 5.15)");
 	if (!rate.set(100000000))
-		unavailable("no way to set kernel.perf_event_max_sample_rate");
+		unavailable("kernel.perf_event_max_sample_rate cannot be set");
 	auto read_ring = [&] {
 		ring.drain();
 		samples += ring.samples() + ring.lost();
@@ -665,8 +675,8 @@ static void check_detach(bool beside)
 		slowly = true;
 		read_ring();
 		/*
-		 * The next record tells what a full ring had no room for, so there has to be one,
-		 * and no more than there is room for.
+		 * The next record reports what a full ring has lost, so make a few more hits, for
+		 * which the ring has room.
 		 */
 		uint64_t before = event.count();
 		event.enable();
@@ -675,21 +685,24 @@ static void check_detach(bool beside)
 		event.disable();
 		read_ring();
 	}
-	note("round: %llu hits, %llu runs, %llu attachments", (unsigned long long)event.count(),
+	note("%llu hits, %llu runs, %llu attachments", (unsigned long long)event.count(),
 	     (unsigned long long)filter.runs(), (unsigned long long)turns);
-	EXPECT_GT(filter.runs(), 0, "the program ran");
-	EXPECT_EQ(samples, event.count(), "samples, against hits counted");
+	EXPECT_GT(filter.runs(), 0, "runs of the program");
+	EXPECT_EQ(samples, event.count(), "samples, as many as hits");
 }
 
-TEST_OF("hardware.nmi.detach.amid", "C6", "an NMI in the middle of attach and detach delivers",
+TEST_OF("hardware.nmi.detach.amid", "C6",
+	"an accepted overflow is delivered when its NMI interrupts attach or detach",
 	check_detach(false))
 
-TEST_OF("hardware.nmi.detach.beside", "C6", "an NMI beside attach and detach delivers",
+TEST_OF("hardware.nmi.detach.beside", "C6",
+	"an accepted overflow is delivered when its NMI runs on another CPU during attach or "
+	"detach",
 	check_detach(true))
 
 /*
- * NMIs in the middle of bpf(2), where it holds what a program may want. Registers of user mode do
- * not say that it is not there.
+ * NMIs interrupt bpf(2), which may hold locks that a program needs. Copied user registers do not
+ * mean that the task is not in bpf(2).
  */
 static void check_amid_bpf(uint64_t config)
 {
@@ -710,7 +723,7 @@ static void check_amid_bpf(uint64_t config)
 	if (!map.valid())
 		setup_failed("bpf_map_create", errno);
 	if (!rate.set(100000000))
-		unavailable("no way to set kernel.perf_event_max_sample_rate");
+		unavailable("kernel.perf_event_max_sample_rate cannot be set");
 	event.enable(filter);
 	for (Bound bound(SECONDS); !bound.reached();) {
 		int key = 0, value = 0;
@@ -723,22 +736,25 @@ static void check_amid_bpf(uint64_t config)
 	const auto misses = misses_of_program(filter.prog_fd());
 
 	if (!misses)
-		unavailable("the kernel has no bpf_prog_*misses (it came with 5.12)");
-	note("round: %llu hits, %llu runs, %llu misses", (unsigned long long)event.count(),
+		unavailable("the kernel has no recursion_misses (they came with 5.12)");
+	note("%llu hits, %llu runs, %llu misses", (unsigned long long)event.count(),
 	     (unsigned long long)filter.runs(), (unsigned long long)*misses);
-	EXPECT_GT(filter.runs(), 0, "the program ran");
-	EXPECT_GT(*misses, 0, "it is not run in the middle of bpf()");
-	EXPECT_EQ(filter.runs() + *misses, event.count(), "runs and misses");
+	EXPECT_GT(filter.runs(), 0, "runs of the program");
+	EXPECT_GT(*misses, 0, "misses in the middle of bpf()");
+	EXPECT_EQ(filter.runs() + *misses, event.count(), "runs and misses, as many as hits");
 }
 
-TEST_OF("hardware.nmi.bpf", "C6", "an NMI in the middle of bpf() is decided on, or a miss",
+TEST_OF("hardware.nmi.bpf", "C6",
+	"an overflow in an NMI that interrupts bpf() runs the program or is counted as a miss",
 	check_amid_bpf(0))
 
 TEST_OF("hardware.nmi_copy.bpf", "C6",
-	"an NMI in the middle of bpf() is, with copied registers too", check_amid_bpf(COPY))
+	"an NMI that interrupts bpf() runs the program or is counted as a miss with copied user "
+	"registers, too",
+	check_amid_bpf(COPY))
 
-/* A task that is in bpf(2) for the most part, and bursts of hits into it. */
-TEST("hardware.nmi.bpf.throttle", "C4", "misses that are too many stop the counter")
+/* Bursts of hits interrupt a task that is in bpf(2) most of the time. */
+TEST("hardware.nmi.bpf.throttle", "C4", "too many misses in NMIs throttle the counter")
 {
 	constexpr uint64_t MANY = 10000, BURSTS = 20;
 	constexpr int SECONDS = 10;
@@ -775,8 +791,8 @@ TEST("hardware.nmi.bpf.throttle", "C4", "misses that are too many stop the count
 		most = std::max(most, count);
 		usleep(1000);
 	}
-	note("%llu bursts missed, %llu hits at most", (unsigned long long)missed,
+	note("%llu bursts with misses, at most %llu hits in one burst", (unsigned long long)missed,
 	     (unsigned long long)most);
-	EXPECT_EQ(missed > 0, true, "bursts that the program missed");
-	EXPECT_EQ(most < MANY / 2, true, "the counter stopped");
+	EXPECT_GT(missed, 0, "bursts with misses");
+	EXPECT_LT(most, MANY / 2, "hits counted in one burst");
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What anybody may do with breakpoints and other events, filtered or not, and what the fuzzer found
- * it to do to the kernel: C8, C15. But for the query and the PMU that goes, none has to do with BPF or
- * takes rights.
+ * Kernel bugs that the fuzzer found: C8, C15. Any user can trigger them with breakpoints and other
+ * events, except those about the query and the PMU, which require rights or BPF.
  */
 #include <bpf/bpf.h>
 #include <linux/membarrier.h>
@@ -36,8 +35,8 @@ static perf_event_attr on_word(int i)
 }
 
 /*
- * Fails the test if what @done counts stands still for some seconds. Who holds a mutex that is
- * waited for does not end at SIGKILL either, so nobody waits for those.
+ * Fails the test if @done does not change for some seconds. Tasks in a deadlock cannot be killed,
+ * so this does not wait for them.
  */
 static void must_go_on(const std::atomic<uint64_t> &done)
 {
@@ -51,17 +50,19 @@ static void must_go_on(const std::atomic<uint64_t> &done)
 		still = done == before ? still + 1 : 0;
 		before = done;
 		if (still == STILL)
-			fail("they wait for each other for ever, after %lu rounds", before);
+			fail("expected progress, got none for %d s after %lu rounds: a deadlock",
+			     STILL, before);
 	}
 	note("%lu rounds", done.load());
 }
 
 /*
- * PR_TASK_PERF_EVENTS_DISABLE takes current->perf_event_mutex, then ctx->mutex of each event.
- * PERF_EVENT_IOC_MODIFY_ATTRIBUTES has ctx->mutex, and where the type of a breakpoint changes it
- * takes a mutex of the task that the breakpoint is on.
+ * PR_TASK_PERF_EVENTS_DISABLE takes current->perf_event_mutex and then ctx->mutex of each event.
+ * PERF_EVENT_IOC_MODIFY_ATTRIBUTES holds ctx->mutex and, if the type of the breakpoint changes,
+ * takes a mutex of the breakpoint's task.
  */
-TEST("oops.modify_disable", "C15", "a task may disable its events while it modifies a breakpoint")
+TEST("oops.modify_disable", "C15",
+     "MODIFY_ATTRIBUTES and PR_TASK_PERF_EVENTS_DISABLE in one process do not deadlock")
 {
 	auto &disabled = shared_with_children<std::atomic<uint64_t>>();
 	Child child([&] {
@@ -85,7 +86,7 @@ TEST("oops.modify_disable", "C15", "a task may disable its events while it modif
 
 static const char self[] = "/proc/self/exe", again[] = "again";
 
-/* What exec_for_ever() becomes, before it has done anything else. */
+/* Executes the program again before main(), see exec_for_ever(). */
 __attribute__((constructor)) static void exec_again(int argc, char **argv)
 {
 	if (argc == 2 && !strcmp(argv[0], self) && !strcmp(argv[1], again))
@@ -97,7 +98,7 @@ static int exec_for_ever()
 	return execl(self, self, again, nullptr);
 }
 
-/* Of another task, which takes no rights, and removed when that calls exec. */
+/* An event on another task, which requires no rights and is removed by its exec(). */
 static Fd until_exec(pid_t pid)
 {
 	perf_event_attr attr = software(PERF_COUNT_SW_DUMMY);
@@ -109,15 +110,16 @@ static Fd until_exec(pid_t pid)
 	Fd fd = open_event(attr, pid);
 
 	if (!fd.valid() && (errno == EINVAL || errno == E2BIG))
-		unavailable("no attr.remove_on_exec before Linux 5.13");
+		unavailable("the kernel has no attr.remove_on_exec (it came with 5.13)");
 	return fd;
 }
 
 /*
- * perf_event_open() puts the event on the list of its owner after it has let go of the context and
- * of exec_update_lock of the task that the event is on, which may be in exec from then on.
+ * perf_event_open() adds the event to the list of its owner after it has released the context and
+ * the exec_update_lock of the event's task, which may be in exec() by then.
  */
-TEST("oops.remove_on_exec.opened", "C15", "a task in exec may be given an event to be removed")
+TEST("oops.remove_on_exec.opened", "C15",
+     "opening an event with remove_on_exec on a task in exec() is safe")
 {
 	const Bound bound(SECONDS);
 	uint64_t opened = 0;
@@ -126,27 +128,29 @@ TEST("oops.remove_on_exec.opened", "C15", "a task in exec may be given an event 
 	while (!bound.reached())
 		opened += until_exec(child.pid()).valid();
 	note("%lu events", opened);
-	EXPECT_GT(opened, 0, "the child had events");
+	EXPECT_GT(opened, 0, "events opened on the child");
 }
 
-/* As in oops.modify_disable, but it is exec that has the ctx->mutex. */
+/* Like oops.modify_disable, but here exec() holds ctx->mutex. */
 TEST("oops.remove_on_exec.disabled", "C15",
-     "a task may disable its events while one of them is removed by exec")
+     "PR_TASK_PERF_EVENTS_DISABLE does not deadlock with an exec() that removes one of the events")
 {
-	until_exec(0); /* here, where it can skip the test */
+	until_exec(0); /* skips the test here if the attribute is missing */
 
 	auto &disabled = shared_with_children<std::atomic<uint64_t>>();
 	Child owner([&] {
 		Fd others[50];
 
-		/* They come first, and keep the list in use for most of the time. */
+		/* These precede the event in the list, and make walking the list take longer. */
 		for (auto &other : others)
 			other = until_exec(0);
 
 		Child child(exec_for_ever);
 
 		for (;;) {
-			/* Not in exec, when it is given the event: that is the other test. */
+			/*
+			 * Open the event while the child is not in exec(): that is the other test.
+			 */
 			kill(child.pid(), SIGSTOP);
 			waitpid(child.pid(), nullptr, WUNTRACED);
 
@@ -163,7 +167,7 @@ TEST("oops.remove_on_exec.disabled", "C15",
 	must_go_on(disabled);
 }
 
-/* Of as many as there may be, how many breakpoints the calling task is given; none is enabled. */
+/* The number of breakpoints that the calling task can still open. None of them is enabled. */
 static int breakpoints_left()
 {
 	Fd fds[std::size(words)];
@@ -179,17 +183,13 @@ static int breakpoints_left()
 }
 
 /*
- * A task and its child swap their contexts if these are equal, and a breakpoint is counted for the
- * task that it was opened for. If the parent exits with the context of the child, the breakpoint
- * that is freed must not be the one which stands for the other in the child.
+ * A task and its child swap their contexts on a context switch if these are clones, but a
+ * breakpoint occupies a slot of the task for which it was opened. If the parent exits with the
+ * child's context, the slot that is released must not be the child's.
  */
-TEST("life.inherited.slots", "C15", "a child has no breakpoint more when its parent has exited")
+TEST("life.inherited.slots", "C15",
+     "after its parent exits, a child cannot open more breakpoints than the CPU has slots")
 {
-	struct Both {
-		std::atomic<bool> sleeps, exited;
-		std::atomic<int> left;
-	};
-	auto &both = shared_with_children<Both>();
 	const perf_event_attr attr = inherited(on_word(0));
 
 	run_on(usable_cpus().front());
@@ -197,44 +197,19 @@ TEST("life.inherited.slots", "C15", "a child has no breakpoint more when its par
 	const int all = breakpoints_left();
 
 	for (int round = 0; round < 10; round++) {
-		Child parent([&] {
-			Event event(attr);
+		uint64_t left = after_exit_with_context_of_child([&] { return attr; },
+								 [](Event &) { return breakpoints_left(); });
 
-			event.enable();
-			both.sleeps = both.exited = false;
-			both.left = -1;
-			if (fork()) {
-				/* To the child directly, which is a swap; back by way of idle, which is none. */
-				both.sleeps = true;
-				usleep(10'000);
-				_exit(0);
-			}
-			while (!both.sleeps)
-				sched_yield();
-			for (clock_t begun = clock(); clock() - begun < CLOCKS_PER_SEC / 500;)
-				;
-			usleep(20'000);
-			while (!both.exited)
-				usleep(1000);
-			both.left = breakpoints_left();
-			_exit(0);
-			return 0;
-		});
-
-		parent.wait();
-		both.exited = true;
-		while (both.left < 0)
-			usleep(1000);
-		EXPECT_EQ(both.left, all - 1, "breakpoints beside the one that it has inherited");
+		EXPECT_EQ(left, all - 1u, "breakpoints available to the child besides the inherited one");
 	}
 }
 
 /*
- * Who counts the slots of a task and takes one must be alone with that task. Two that meet before the
- * last one is taken get it both, if nobody keeps them apart.
+ * Counting the slots of a task and taking one must be atomic. Otherwise two threads that open the
+ * last breakpoint at the same time both succeed.
  */
 TEST("life.slots.together", "C15",
-     "who opens breakpoints on one task at once is given as many as there are")
+     "of two threads that open the last free breakpoint of a task at once, exactly one succeeds")
 {
 	const Bound bound(SECONDS);
 	const std::vector<int> cpus = usable_cpus();
@@ -263,8 +238,8 @@ TEST("life.slots.together", "C15",
 	};
 
 	if (cpus.size() < 2)
-		unavailable("one CPU alone");
-	Event{ on_word(0) }; /* one can be opened */
+		unavailable("the test needs two CPUs");
+	Event{ on_word(0) }; /* skips the test without breakpoints */
 
 	uint64_t rounds;
 	{
@@ -278,9 +253,10 @@ TEST("life.slots.together", "C15",
 		rounds = take_the_last(cpus[0], true);
 		there.join();
 	}
-	note("%lu times the last of %d, %lu times taken", rounds, all, taken.load());
-	EXPECT_EQ(taken, rounds, "breakpoints that were given");
-	EXPECT_EQ(breakpoints_left(), all, "breakpoints afterwards");
+	note("%lu rounds for the last of %d breakpoints, opened %lu times", rounds, all,
+	     taken.load());
+	EXPECT_EQ(taken, rounds, "breakpoints opened, one per round");
+	EXPECT_EQ(breakpoints_left(), all, "breakpoints available afterwards");
 }
 
 static constexpr uint64_t ENOUGH = 1000;
@@ -294,16 +270,17 @@ static void on_fault(int)
 }
 
 /*
- * Under the lock of a VMA a fault on a ring asks to be retried under that of the mm, for its
- * vm_ops have no map_pages. If it goes back to user mode for a signal first, and that is the signal
- * of an event which counts page faults, it faults again and is sent the next.
+ * A fault on a ring under the VMA lock must be retried under mmap_lock, because the ring's vm_ops
+ * have no map_pages. If it returns to user mode for a signal instead, and the signal comes from an
+ * event that counts page faults, the task faults again and gets the next signal, forever.
  */
-TEST("denial.fault_loop", "C15", "a page fault that sends a signal does not come for ever")
+TEST("denial.fault_loop", "C15",
+     "a page fault that sends its own task a signal does not loop forever")
 {
 	const perf_event_attr faults = software(PERF_COUNT_SW_PAGE_FAULTS, 1);
 
 	signal(SIGIO, on_fault);
-	raise(SIGIO); /* its stack is there now */
+	raise(SIGIO); /* fault in the handler and its stack */
 	signals_for_faults = 0;
 
 	Event event(on_word(0)), counts(faults);
@@ -315,11 +292,11 @@ TEST("denial.fault_loop", "C15", "a page fault that sends a signal does not come
 	ring.drain();
 	counts.disable();
 	note("%lu signals", signals_for_faults.load());
-	EXPECT_GT(signals_for_faults, 0, "the first look at a ring is a fault");
-	EXPECT_LT(signals_for_faults, ENOUGH, "it comes to an end");
+	EXPECT_GT(signals_for_faults, 0, "signals for page faults");
+	EXPECT_LT(signals_for_faults, ENOUGH, "signals for page faults");
 }
 
-/* Nobody but interrupts comes before it. */
+/* Only interrupts may preempt the calling thread. */
 static void run_first()
 {
 	sched_param param = { .sched_priority = 1 };
@@ -329,8 +306,9 @@ static void run_first()
 }
 
 /*
- * Stops whoever is on @cpu before each instruction of what begins at @address, and for so long that
- * a program which nobody holds is freed: a breakpoint sends a signal to us, who come first there.
+ * Stops the task on @cpu before each instruction of the kernel function at @address, long enough
+ * for a program without references to be freed: a breakpoint sends a signal to the calling thread,
+ * which then preempts the task.
  */
 [[noreturn]] static void stop_everywhere(int cpu, uint64_t address,
 					 const std::atomic<uint64_t> &freed,
@@ -347,7 +325,7 @@ static void run_first()
 	for (uint64_t at = 0;; at = (at + INSTRUCTION_ALIGNMENT) % BYTES) {
 		attr.bp_addr = address + at;
 
-		/* Not of a task: arm64 has none in the kernel. */
+		/* Per CPU, because arm64 has no task breakpoints in the kernel. */
 		Event event(attr, -1, cpu);
 
 		event.async(SIGUSR1, gettid());
@@ -356,7 +334,9 @@ static void run_first()
 			continue;
 		stops++;
 
-		/* Who holds it under RCU waits for us, and so does who frees it. */
+		/*
+		 * An RCU reader that holds the program waits for this thread, and freeing it, too.
+		 */
 		const clock_t begun = clock();
 
 		for (uint64_t before = freed;
@@ -366,7 +346,8 @@ static void run_first()
 }
 
 /* BPF_TASK_FD_QUERY looks at the program of an event, whose link may close at any instruction. */
-TEST("oops.query", "C8", "a link may close while somebody asks for the program of its event")
+TEST("oops.query", "C8",
+     "closing a link is safe while BPF_TASK_FD_QUERY looks at the program of its event")
 {
 	const Bound bound(2 * SECONDS);
 	const uint64_t address = kernel_address_of("bpf_get_perf_event_info");
@@ -376,9 +357,9 @@ TEST("oops.query", "C8", "a link may close while somebody asks for the program o
 	auto &stops = shared_with_children<std::atomic<uint64_t>>();
 
 	if (cpus.size() < 2)
-		unavailable("one CPU alone");
+		unavailable("the test needs two CPUs");
 	if (!address)
-		unavailable("/proc/kallsyms does not say where bpf_get_perf_event_info() is");
+		unavailable("/proc/kallsyms has no address of bpf_get_perf_event_info()");
 
 	Event event(on_word(0));
 
@@ -390,7 +371,10 @@ TEST("oops.query", "C8", "a link may close while somebody asks for the program o
 			Fd prog = load_least(0);
 			Fd link = create_link(prog.get(), event);
 
-			/* Waits for a grace period: what the rounds before have left is freed. */
+			/*
+			 * Wait for a grace period, after which the programs of earlier rounds are
+			 * freed.
+			 */
 			syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
 		}
 		return 0;
@@ -409,11 +393,12 @@ TEST("oops.query", "C8", "a link may close while somebody asks for the program o
 		bpf_task_fd_query(us, event.fd(), 0, nullptr, &length, &id, &type, &offset, &at);
 	}
 	note("%lu links, %lu stops", links.load(), stops.load());
-	EXPECT_GT(stops, 0, "it was stopped");
-	EXPECT_GT(links, 0, "links were closed");
+	EXPECT_GT(stops, 0, "stops in the kernel function");
+	EXPECT_GT(links, 0, "links closed");
 }
 
-TEST("oops.pmu_gone.info", "C8", "a link tells of itself when the PMU of its event has gone")
+TEST("oops.pmu_gone.info", "C8",
+     "a link can be queried after the PMU of its event was unregistered")
 {
 	Visitor visitor;
 	Filter filter;
@@ -429,16 +414,16 @@ TEST("oops.pmu_gone.info", "C8", "a link tells of itself when the PMU of its eve
 	visitor.goes();
 	if (bpf_obj_get_info_by_fd(link.get(), &info, &size))
 		setup_failed("BPF_OBJ_GET_INFO_BY_FD", errno);
-	EXPECT_EQ(info.prog_id, info_of_program(filter.prog_fd()).id, "the program of the link");
+	EXPECT_VALUE(info.prog_id, info_of_program(filter.prog_fd()).id, "program id of the link");
 
 	const std::string text(std::istreambuf_iterator<char>(fdinfo), {});
 
-	EXPECT_EQ(text.find("prog_id:\t" + std::to_string(info.prog_id)) != text.npos, true,
-		  "fdinfo");
+	EXPECT_VALUE(text.find("prog_id:\t" + std::to_string(info.prog_id)) != text.npos, true,
+		     "fdinfo names the program");
 }
 
 TEST("oops.pmu_gone.close", "C8",
-     "a link that closes as the PMU of its event goes gives its program up once")
+     "a link that is closed while the PMU of its event is unregistered releases its program once")
 {
 	constexpr int ROUNDS = 200;
 	const std::vector<int> cpus = usable_cpus();
@@ -447,9 +432,9 @@ TEST("oops.pmu_gone.close", "C8",
 	const uint32_t id = info_of_program(filter.prog_fd()).id;
 
 	if (cpus.size() < 2)
-		unavailable("one CPU alone");
+		unavailable("the test needs two CPUs");
 	run_on(cpus[0]);
-	for (int i = 0; i < ROUNDS && program_is_there(id); i++) {
+	for (int i = 0; i < ROUNDS && program_exists(id); i++) {
 		visitor.comes();
 
 		Event event(visitor.counter());
@@ -461,11 +446,11 @@ TEST("oops.pmu_gone.close", "C8",
 			gone = true;
 		});
 
-		/* The kernel says so right before it takes the program off. */
+		/* POLLERR is set right before the kernel detaches the program. */
 		for (pollfd state = { event.fd(), 0, 0 }; !(state.revents & POLLERR) && !gone;)
 			poll(&state, 1, 0);
 		link.close();
 		goes.join();
 	}
-	EXPECT_EQ(program_is_there(id), true, "the program that we hold");
+	EXPECT_VALUE(program_exists(id), true, "the program still exists");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Whose hits an event has, and for how long: threads, children, exec, CPUs, descriptors. */
+/* Which hits an event counts, and for how long: threads, children, exec(), CPUs, descriptors. */
 #include <bpf/bpf.h>
 #include <linux/sched.h>
 #include <sched.h>
@@ -19,14 +19,14 @@
 #include "lib/sysctl.h"
 #include "tests/common.h"
 
-static uint64_t when(bool it_does, uint64_t number)
+static uint64_t when(bool condition, uint64_t number)
 {
-	return it_does ? number : 0;
+	return condition ? number : 0;
 }
 
 /* Each @body below has a test that rejects and one that accepts. */
 struct Pair {
-	const char *name, *says;
+	const char *name, *rejected, *accepted; /* descriptions */
 	void (*body)(bool accept);
 };
 
@@ -47,9 +47,9 @@ static void other_process(bool accept)
 	filter.returns(accept);
 	event.enable(filter);
 	hit_times(HITS);
-	EXPECT_EQ(event.count(), 0, "hits of the one that only watches");
+	EXPECT_EQ(event.count(), 0, "hits of the monitor");
 	gate.open();
-	EXPECT_EQ(child.wait(), 0, "exit of the child");
+	EXPECT_STATUS(child.wait(), 0, "the child");
 	ring.drain();
 	expect_hits(event, filter, HITS);
 	expect_delivered(ring, when(accept, HITS));
@@ -75,11 +75,11 @@ static void other_process_sigtrap(bool accept)
 	int status = child.wait();
 
 	EXPECT_TRUE(WIFEXITED(status), "the child exited");
-	EXPECT_EQ(WEXITSTATUS(status), when(accept, HITS), "SIGTRAP to the child");
+	EXPECT_EQ(WEXITSTATUS(status), when(accept, HITS), "SIGTRAPs in the child");
 	EXPECT_EQ(event.count(), HITS, "hits counted");
 }
 
-/* Threads that start after the event was attached inherit it, and trap each for itself. */
+/* Threads that are created after the program was attached inherit it, and trap separately. */
 static thread_local uint64_t traps_here;
 
 static void threads(bool accept)
@@ -101,8 +101,8 @@ static void threads(bool accept)
 	for (std::thread &thread : running)
 		thread.join();
 	for (uint64_t n : traps)
-		EXPECT_EQ(n, when(accept, HITS), "SIGTRAP to the thread that hit");
-	EXPECT_EQ(traps_here, 0, "SIGTRAP to the thread that did not");
+		EXPECT_EQ(n, when(accept, HITS), "SIGTRAPs in the thread that hit");
+	EXPECT_EQ(traps_here, 0, "SIGTRAPs in the thread that did not hit");
 	expect_hits(event, filter, THREADS * HITS);
 }
 
@@ -118,8 +118,8 @@ static void grandchildren(bool accept)
 	event.enable(filter);
 
 	/*
-	 * Each hits before it forks: the exit of a child wakes the owner, and sends the signal of a
-	 * hit that is just on its way a second time.
+	 * Each process hits before it forks: the exit of a child wakes up the owner and could send
+	 * the signal of a hit whose irq_work is pending a second time.
 	 */
 	Child child([] {
 		hit_times(HITS);
@@ -136,7 +136,7 @@ static void grandchildren(bool accept)
 		return grandchild.wait();
 	});
 
-	EXPECT_EQ(child.wait(), 0, "exit of the child");
+	EXPECT_STATUS(child.wait(), 0, "the child");
 	expect_hits(event, filter, GENERATIONS * HITS);
 	EXPECT_EQ(Signals::count(SETSIG), when(accept, GENERATIONS * HITS), "signals to the owner");
 }
@@ -159,15 +159,17 @@ static void inherit_thread(bool accept)
 		return int(Signals::count(SIGTRAP));
 	});
 
-	EXPECT_EQ(child.wait(), 0, "SIGTRAP to a child process");
-	EXPECT_EQ(filter.runs(), 0, "runs for a child process");
+	EXPECT_STATUS(child.wait(), 0, "the child, whose exit code is its number of SIGTRAPs");
+	EXPECT_EQ(filter.runs(), 0, "runs of the program for a child process");
 	std::thread([] { hit_times(HITS); }).join();
-	EXPECT_EQ(filter.runs(), HITS, "runs for a thread");
+	EXPECT_EQ(filter.runs(), HITS, "runs of the program for a thread");
 	EXPECT_EQ(event.count(), HITS, "hits counted");
-	EXPECT_EQ(Signals::count(SIGTRAP), when(accept, HITS), "SIGTRAP");
+	EXPECT_EQ(Signals::count(SIGTRAP), when(accept, HITS), "SIGTRAPs");
 }
 
-/* A word where no other process has one that it writes to: the event is for all tasks of a CPU. */
+/*
+ * The event is for all tasks on a CPU, so the word is at an address that no other process writes.
+ */
 static void per_cpu(bool accept)
 {
 	const std::vector<int> cpus = usable_cpus();
@@ -183,7 +185,7 @@ static void per_cpu(bool accept)
 	filter.returns(accept);
 	event.enable(filter);
 
-	/* On every CPU, in this process and in another, but the event is for one CPU. */
+	/* In this process and in another one, on all CPUs, of which the event has one. */
 	auto write_everywhere = [&] {
 		for (int cpu : cpus) {
 			run_on(cpu);
@@ -193,14 +195,14 @@ static void per_cpu(bool accept)
 	};
 
 	write_everywhere();
-	EXPECT_EQ(filter.runs(), HITS, "runs for this process");
+	EXPECT_EQ(filter.runs(), HITS, "runs of the program for this process");
 	in_child([&] { write_everywhere(); });
 	ring.drain();
 	expect_hits(event, filter, 2 * HITS);
 	expect_delivered(ring, when(accept, 2 * HITS));
 }
 
-/* As a privileged helper does for a debugger: it opens, attaches, hands over, and is gone. */
+/* Like a privileged helper of a debugger: it opens, attaches, passes the event on, and exits. */
 static void passed_on(bool accept)
 {
 	SocketPair ends;
@@ -221,10 +223,10 @@ static void passed_on(bool accept)
 	int err;
 	Fd received = receive_fd(ends.here.get(), &err);
 
-	EXPECT_EQ(err, 0, "errno of recvmsg");
-	EXPECT_EQ(helper.wait(), 0, "exit of the helper");
+	EXPECT_ERRNO(err, 0, "recvmsg");
+	EXPECT_STATUS(helper.wait(), 0, "the helper");
 	if (!received.valid())
-		skip("the helper has no event, and says why");
+		skip("the helper has no event, see its reason");
 
 	Event event(std::move(received));
 	Ring ring(event);
@@ -262,7 +264,7 @@ static void period(bool accept)
 	}
 }
 
-/* The program that a link attached is still there after all descriptors are closed. */
+/* The link is pinned in bpffs: it keeps its program attached after all descriptors are closed. */
 static void pinned(bool accept)
 {
 	static constexpr char bpffs[] = "/sys/fs/bpf", path[] = "/sys/fs/bpf/perf_bpf_filter";
@@ -270,9 +272,9 @@ static void pinned(bool accept)
 	Filter filter;
 	Signals signals({ SETSIG });
 
-	/* One of this test's own, which goes with it. */
+	/* A bpffs that only this test sees. */
 	if (!mount_for_us("bpf", bpffs))
-		unavailable("no bpffs");
+		unavailable("bpffs cannot be mounted");
 
 	{
 		Event event(breakpoint(hit));
@@ -284,28 +286,29 @@ static void pinned(bool accept)
 		filter.returns(accept);
 		event.enable();
 		hit_times(HITS);
-		EXPECT_EQ(filter.runs(), HITS, "runs before the link is closed");
+		EXPECT_EQ(filter.runs(), HITS, "runs of the program before the link is closed");
 		link.close();
 		hit_times(HITS);
-		EXPECT_EQ(filter.runs(), 2 * HITS, "runs, the link closed");
-		EXPECT_EQ(event.count(), 2 * HITS, "hits counted, the link closed");
+		EXPECT_EQ(filter.runs(), 2 * HITS, "runs of the program after the link is closed");
+		EXPECT_EQ(event.count(), 2 * HITS, "hits counted after the link is closed");
 	}
 	hit_times(HITS);
-	EXPECT_EQ(filter.runs(), 3 * HITS, "runs, the event closed");
+	EXPECT_EQ(filter.runs(), 3 * HITS, "runs of the program after the event is closed");
 
 	{
 		Fd again(bpf_obj_get(path));
 
-		EXPECT_TRUE(again.valid(), "the link opened by its name");
-		EXPECT_EQ(unlink(path), 0, "unlink");
+		EXPECT_TRUE(again.valid(), "the pinned link can be opened");
+		EXPECT_VALUE(unlink(path), 0, "return value of unlink()");
 		hit_times(HITS);
-		EXPECT_EQ(filter.runs(), 4 * HITS, "runs, the link open alone");
+		EXPECT_EQ(filter.runs(), 4 * HITS,
+			  "runs of the program while only the link is open");
 	}
 
 	EXPECT_EQ(Signals::count(SETSIG), when(accept, 4 * HITS), "signals");
 	/*
-	 * A link that was last held by its name goes after a grace period, on some kernels in a
-	 * work item: first the program, then the event.
+	 * A link whose last reference was its file is freed after a grace period, on some kernels
+	 * in a work item, first its program and then its event.
 	 */
 	bool left = true;
 
@@ -316,39 +319,49 @@ static void pinned(bool accept)
 		hit_times(HITS);
 		left = filter.runs() + Signals::count(SETSIG) != before;
 	}
-	EXPECT_FALSE(left, "a hit runs the program or sends a signal, nothing left");
+	EXPECT_FALSE(left, "a hit still runs the program or sends a signal");
 }
 
 static const Pair pairs[] = {
-	{ "other_process", "hits of another process go by the program", other_process },
-	{ "other_process_sigtrap", "another process traps for its accepted hits alone",
-	  other_process_sigtrap },
-	{ "threads", "threads inherit the program, and trap each for its own accepted hits",
-	  threads },
-	{ "grandchildren", "the program goes from child to child", grandchildren },
-	{ "inherit_thread", "with inherit_thread threads inherit the program, processes nothing",
+	{ "other_process", "rejected hits of a monitored process have no side effect",
+	  "accepted hits of a monitored process leave samples and signal the monitor",
+	  other_process },
+	{ "other_process_sigtrap", "rejected hits of a monitored process raise no SIGTRAP in it",
+	  "accepted hits of a monitored process raise SIGTRAP in it", other_process_sigtrap },
+	{ "threads", "rejected hits raise no SIGTRAP in threads that inherited the event",
+	  "accepted hits raise SIGTRAP in the thread that hit and inherited the event", threads },
+	{ "grandchildren", "rejected hits of grandchildren, which inherit the event, are silent",
+	  "accepted hits of grandchildren, which inherit the event, signal its owner",
+	  grandchildren },
+	{ "inherit_thread",
+	  "with inherit_thread, a rejecting program is inherited by threads but not by processes",
+	  "with inherit_thread, an accepting program is inherited by threads but not by processes",
 	  inherit_thread },
-	{ "per_cpu", "hits of all tasks on a CPU go by the program", per_cpu },
-	{ "passed_on", "an event that another process has opened and passed on keeps its program",
+	{ "per_cpu", "rejected hits of a per-CPU event have no side effect, whichever task hits",
+	  "accepted hits of a per-CPU event are delivered, whichever task hits", per_cpu },
+	{ "passed_on",
+	  "an event that was opened by another process and passed on keeps its rejecting program",
+	  "an event that was opened by another process and passed on keeps its accepting program",
 	  passed_on },
-	{ "period", "after IOC_PERIOD the program decides on just those hits that are sampled",
-	  period },
-	{ "pinned", "a pinned link keeps event and program with all descriptors closed", pinned },
+	{ "period", "after IOC_PERIOD the program rejects exactly the hits that complete a period",
+	  "after IOC_PERIOD the program accepts exactly the hits that complete a period", period },
+	{ "pinned", "a pinned link keeps its event and rejecting program without any descriptor",
+	  "a pinned link keeps its event and accepting program without any descriptor", pinned },
 };
 
 static const bool added = [] {
 	for (const Pair &p : pairs) {
 		std::string name = std::string("life.") + p.name;
 
-		add_test({ name + ".rejected", "C1", p.says, [&p] { p.body(false); } });
-		add_test({ name + ".accepted", "C2", p.says, [&p] { p.body(true); } });
+		add_test({ name + ".rejected", "C1", p.rejected, [&p] { p.body(false); } });
+		add_test({ name + ".accepted", "C2", p.accepted, [&p] { p.body(true); } });
 	}
 	return true;
 }();
 
-/* Of each period to each other one, with none, one and more hits left to go. */
+/* From each period to each other one, after different numbers of hits. */
 TEST("life.period.in_full", "C4",
-     "after PERF_EVENT_IOC_PERIOD with N the next overflow is that of the Nth hit")
+     "after IOC_PERIOD with period N, the next overflow is at the Nth hit")
 {
 	static const uint64_t periods[] = { 1, 2, 3, 7, 100 };
 	uint64_t early = 0, late = 0, irregular = 0;
@@ -380,12 +393,12 @@ TEST("life.period.in_full", "C4",
 				irregular += ring.samples() != 2;
 			}
 	EXPECT_EQ(early, 0, "periods with a sample before the Nth hit");
-	EXPECT_EQ(late, 0, "periods with none of the Nth hit, or too many");
-	EXPECT_EQ(irregular, 0, "times that two periods had not two samples");
+	EXPECT_EQ(late, 0, "periods without exactly one sample at the Nth hit");
+	EXPECT_EQ(irregular, 0, "pairs of periods without exactly two samples");
 }
 
 TEST("life.period.tracepoint", "C4",
-     "after PERF_EVENT_IOC_PERIOD with N a tracepoint, too, overflows next at its Nth hit")
+     "after IOC_PERIOD with period N, a tracepoint event overflows at its Nth hit")
 {
 	constexpr uint64_t PERIOD = 3;
 	perf_event_attr attr = software(id_of_tracepoint("syscalls/sys_enter_getppid"), 1);
@@ -406,7 +419,7 @@ TEST("life.period.tracepoint", "C4",
 }
 
 TEST("life.period.throttle", "C4",
-     "whatever PERF_EVENT_IOC_PERIOD did before, a lone breakpoint is never throttled")
+     "a lone breakpoint is never throttled, whatever IOC_PERIOD was called with before")
 {
 	constexpr int ROUNDS = 20, MANY = 100;
 	SlowSampling slow;
@@ -426,11 +439,11 @@ TEST("life.period.throttle", "C4",
 		ring.forget();
 	}
 	EXPECT_EQ(event.count(), ROUNDS * (MANY + 1), "hits counted");
-	EXPECT_EQ(samples, ROUNDS * MANY, "samples: none for half a period");
-	EXPECT_EQ(throttled, 0, "throttle records");
+	EXPECT_EQ(samples, ROUNDS * MANY, "samples, one for each complete period");
+	EXPECT_EQ(throttled, 0, "PERF_RECORD_THROTTLE records");
 }
 
-TEST("life.close", "C6", "a closed event takes its program with it, and other events keep theirs")
+TEST("life.close", "C6", "closing an event releases its program; other events keep theirs")
 {
 	Filter filter;
 	Event other(breakpoint(hit_other));
@@ -449,7 +462,8 @@ TEST("life.close", "C6", "a closed event takes its program with it, and other ev
 	EXPECT_EQ(filter.runs(), 3 * HITS + 1, "runs of the program for the other event");
 }
 
-TEST("life.duplicate", "C6", "the program stays until the last descriptor is closed")
+TEST("life.duplicate", "C6",
+     "the program stays attached until the last descriptor of its event is closed")
 {
 	Filter filter;
 	Event event(breakpoint(hit));
@@ -458,13 +472,14 @@ TEST("life.duplicate", "C6", "the program stays until the last descriptor is clo
 	event.enable(filter);
 	event.close();
 	hit_times(HITS);
-	EXPECT_EQ(filter.runs(), HITS, "runs with the duplicate open");
+	EXPECT_EQ(filter.runs(), HITS, "runs of the program while the duplicate is open");
 	duplicate.close();
 	hit_times(HITS);
-	EXPECT_EQ(filter.runs(), HITS, "runs with both closed");
+	EXPECT_EQ(filter.runs(), HITS, "runs of the program after both descriptors are closed");
 }
 
-TEST("life.filter_closed", "C1", "the event holds the program that nobody else does any more")
+TEST("life.filter_closed", "C1",
+     "an attached program keeps rejecting hits after its last descriptor is closed")
 {
 	Signals signals({ SETSIG });
 	Event event(breakpoint(hit));
@@ -483,7 +498,8 @@ TEST("life.filter_closed", "C1", "the event holds the program that nobody else d
 	expect_delivered(ring, 0);
 }
 
-TEST("life.exit", "C6", "the hits of a process that has exited stay counted, its link closes")
+TEST("life.exit", "C6",
+     "after the monitored task exits, its hits stay counted and the link can be closed")
 {
 	Gate gate;
 	Filter filter;
@@ -501,26 +517,26 @@ TEST("life.exit", "C6", "the hits of a process that has exited stay counted, its
 		event.must_attach(filter);
 	event.enable();
 	gate.open();
-	EXPECT_EQ(child.wait(), 0, "exit of the child");
+	EXPECT_STATUS(child.wait(), 0, "the child");
 	expect_hits(event, filter, HITS);
 	if (!link.valid()) {
-		EXPECT_EQ(event.attach(filter), EEXIST, "errno of attaching once more, no link");
+		EXPECT_ERRNO(event.attach(filter), EEXIST, "attaching once more without a link");
 		return;
 	}
 	link.close();
-	EXPECT_EQ(event.attach(filter), 0, "errno of attaching once more");
+	EXPECT_ERRNO(event.attach(filter), 0, "attaching once more");
 	EXPECT_EQ(event.count(), HITS, "hits counted at the end");
 }
 
 /*
- * What a task has inherited is its own: it is for the event that was opened, and for tasks yet to
- * come, that a program is attached or detached.
+ * Attaching or detaching changes the event that was opened and the tasks that inherit it later, but
+ * not tasks that have inherited it before.
  */
 static void check_after_fork(bool detach)
 {
 	Filter filter;
 	Gate ready, gate;
-	/* The second keeps the kernel from swapping the events of parent and child. */
+	/* The second event prevents the kernel from swapping the contexts of parent and child. */
 	Event event(inherited(breakpoint(hit))), not_inherited(breakpoint(hit_other));
 	Fd link;
 
@@ -546,19 +562,23 @@ static void check_after_fork(bool detach)
 	uint64_t for_parent = filter.runs();
 
 	gate.open();
-	EXPECT_EQ(child.wait(), 0, "exit of the child");
-	EXPECT_EQ(for_parent, when(!detach, HITS), "runs for the parent");
-	EXPECT_EQ(filter.runs() - for_parent, when(detach, HITS), "runs for the child");
+	EXPECT_STATUS(child.wait(), 0, "the child");
+	EXPECT_EQ(for_parent, when(!detach, HITS), "runs of the program for the parent");
+	EXPECT_EQ(filter.runs() - for_parent, when(detach, HITS),
+		  "runs of the program for the child");
 	EXPECT_EQ(event.count(), 2 * HITS, "hits counted");
 }
 
-TEST_OF("life.attached_late", "C2", "a program that is attached after a fork is not the child's",
+TEST_OF("life.attached_late", "C2",
+	"a program that is attached after a fork does not filter hits of the child",
 	check_after_fork(false))
 
-TEST_OF("life.detached_late", "C2", "a program that is detached after a fork stays the child's",
+TEST_OF("life.detached_late", "C2",
+	"a program that is detached after a fork still filters hits of the child",
 	check_after_fork(true))
 
-TEST("life.no_inherit", "C3", "threads and children have no hits without attr.inherit")
+TEST("life.no_inherit", "C3",
+     "without attr.inherit, hits of threads and child processes are not counted")
 {
 	Filter filter;
 	Event event(breakpoint(hit));
@@ -570,7 +590,7 @@ TEST("life.no_inherit", "C3", "threads and children have no hits without attr.in
 	expect_hits(event, filter, 0);
 }
 
-/* A process that hits HITS times, and then becomes another program, which echoes a byte. */
+/* A process hits HITS times, and then executes cat, which echoes a byte. */
 static void check_exec(bool remove_on_exec)
 {
 	Pipe there, back;
@@ -590,51 +610,53 @@ static void check_exec(bool remove_on_exec)
 	attr.remove_on_exec = remove_on_exec;
 
 	Event event(attr, child.pid());
-	Ring ring(event); /* with none, poll(2) says POLLHUP anyway */
+	Ring ring(event); /* without a ring, poll(2) always returns POLLHUP */
 	pollfd poller = { event.fd(), POLLIN, 0 };
 	char byte = 'x';
 
 	event.enable(filter);
 	poll(&poller, 1, 0);
-	EXPECT_EQ(poller.revents & POLLHUP, 0, "POLLHUP before exec");
+	EXPECT_HEX(poller.revents & POLLHUP, 0, "POLLHUP in revents before exec()");
 	gate.open();
 	back.in.close();
 	if (write(there.in.get(), &byte, 1) != 1 || read(back.out.get(), &byte, 1) != 1)
 		setup_failed("cat", errno);
 
 	poll(&poller, 1, 0);
-	EXPECT_EQ(poller.revents & POLLHUP, remove_on_exec ? POLLHUP : 0, "POLLHUP after exec");
+	EXPECT_HEX(poller.revents & POLLHUP, remove_on_exec ? POLLHUP : 0,
+		   "POLLHUP in revents after exec()");
 	there.in.close();
-	EXPECT_EQ(child.wait(), 0, "exit of the child");
+	EXPECT_STATUS(child.wait(), 0, "the child");
 	expect_hits(event, filter, HITS);
 }
 
-TEST("life.exec", "C6", "an exec ends the hits, and the event with remove_on_exec")
+TEST("life.exec", "C6", "exec() ends the hits of a breakpoint and, with remove_on_exec, the event")
 {
 	check_exec(false);
 	check_exec(true);
 }
 
-/* A program that nothing keeps but what it is attached to. */
-class Leaving {
+/* A program without descriptors: only what it is attached to keeps it. */
+class AttachedProgram {
 public:
-	Leaving()
+	AttachedProgram()
 		: filter_(std::in_place)
 		, id_(info_of_program(filter_->prog_fd()).id)
 	{
 	}
 	const Filter &filter() const { return *filter_; }
-	void leaves() { filter_.reset(); }
-	void is_attached()
+	void close() { filter_.reset(); }
+	/* Closes the descriptors, and expects that the attachment keeps the program. */
+	void expect_attached()
 	{
-		leaves();
+		close();
 		usleep(10'000);
-		EXPECT_TRUE(program_is_there(id_),
-			    "the program is there as long as it is attached");
+		EXPECT_TRUE(program_exists(id_), "the program exists while it is attached");
 	}
-	void must_be_gone() const
+	void expect_freed() const
 	{
-		EXPECT_TRUE(program_goes(id_), "the program goes when it is attached nowhere");
+		EXPECT_TRUE(wait_until_freed(id_),
+			    "the program is freed when it is attached nowhere");
 	}
 
 private:
@@ -642,46 +664,48 @@ private:
 	const uint32_t id_;
 };
 
-/* What a program is attached to goes, in one way and another. */
-static void gone_with_the_event(Leaving &program)
+/* Each of the following functions ends the attachment of a program in a different way. */
+static void gone_with_the_event(AttachedProgram &program)
 {
 	Event event(breakpoint(hit));
 
 	event.must_attach(program.filter());
-	program.is_attached();
+	program.expect_attached();
 	event.close();
-	program.must_be_gone();
+	program.expect_freed();
 }
 
-static void gone_with_the_link(Leaving &program)
+static void gone_with_the_link(AttachedProgram &program)
 {
 	Event event(breakpoint(hit));
 	Fd link = program.filter().link(event), again(dup(link.get()));
 
-	program.is_attached();
+	program.expect_attached();
 	link.close();
-	program.is_attached();
+	program.expect_attached();
 	again.close();
-	program.must_be_gone();
+	program.expect_freed();
 }
 
-/* The link has a reference to the event, too. */
-static void gone_with_both(Leaving &program)
+/* The link has a reference to the event: closing the event does not free it. */
+static void gone_with_both(AttachedProgram &program)
 {
 	Event event(breakpoint(hit));
 	Fd link = program.filter().link(event);
 
-	program.is_attached();
+	program.expect_attached();
 	event.close();
-	program.is_attached();
+	program.expect_attached();
 	link.close();
-	program.must_be_gone();
+	program.expect_freed();
 }
 
-/* Somebody else has event and link, and goes in a way of his own. */
-static void gone_with(Leaving &program, bool by_link, void (*leave)())
+/* Another process holds the event or the link, and ends by @leave. */
+static void gone_with(AttachedProgram &program, bool by_link, void (*leave)())
 {
-	/* What the child cannot have is told before anybody waits for it. */
+	/*
+	 * Skip the test here if breakpoints are unavailable: the parent waits for the child below.
+	 */
 	Event(breakpoint(hit)).close();
 
 	Gate ready, gate;
@@ -693,7 +717,7 @@ static void gone_with(Leaving &program, bool by_link, void (*leave)())
 			link = program.filter().link(event);
 		else
 			event.must_attach(program.filter());
-		program.is_attached();
+		program.expect_attached();
 		event.enable();
 		hit_times(HITS);
 		ready.open();
@@ -703,57 +727,60 @@ static void gone_with(Leaving &program, bool by_link, void (*leave)())
 	});
 
 	ready.pass();
-	program.is_attached();
+	program.expect_attached();
 	gate.open();
-	program.must_be_gone();
+	program.expect_freed();
 }
 
-static void gone_with_exit(Leaving &program)
+static void gone_with_exit(AttachedProgram &program)
 {
 	gone_with(program, false, [] { _exit(0); });
 }
 
-static void gone_with_exit_of_a_link(Leaving &program)
+static void gone_with_exit_of_a_link(AttachedProgram &program)
 {
 	if (!program.filter().can_link())
 		unavailable("the kernel has no BPF links for perf events (they came with 5.15)");
 	gone_with(program, true, [] { _exit(0); });
 }
 
-static void gone_with_a_kill(Leaving &program)
+static void gone_with_a_kill(AttachedProgram &program)
 {
 	gone_with(program, false, [] { raise(SIGKILL); });
 }
 
-static void gone_with_exec(Leaving &program)
+static void gone_with_exec(AttachedProgram &program)
 {
 	gone_with(program, false, [] {
 		execlp("sleep", "sleep", "1000", nullptr);
-		fail("exec of sleep: %s", strerror(errno));
+		fail("exec of sleep: %s", errno_name(errno).c_str());
 	});
 }
 
-/* Children that have inherited it, and their children, all of which go before. */
-static void gone_with_children(Leaving &program)
+/* Children and grandchildren that have inherited the event exit before it is closed. */
+static void gone_with_children(AttachedProgram &program)
 {
 	Event event(inherited(breakpoint(hit)));
 
 	event.enable(program.filter());
-	program.is_attached();
+	program.expect_attached();
 	for (int i = 0; i < 10; i++) {
 		Child child([] {
 			std::thread([] { hit_times(1); }).join();
 			return Child([] { return 0; }).wait();
 		});
 
-		EXPECT_EQ(child.wait(), 0, "exit of the child");
+		EXPECT_STATUS(child.wait(), 0, "the child");
 	}
 	event.close();
-	program.must_be_gone();
+	program.expect_freed();
 }
 
-/* The id of the child is taken, which the kernel finds once the child has inherited the event. */
-static void gone_after_failed_forks(Leaving &program)
+/*
+ * The fork fails because the child's id is in use, but only after the child has inherited the
+ * event.
+ */
+static void gone_after_failed_forks(AttachedProgram &program)
 {
 	const pid_t taken = getpid();
 	clone_args args = {};
@@ -763,26 +790,26 @@ static void gone_after_failed_forks(Leaving &program)
 	args.set_tid = reinterpret_cast<uintptr_t>(&taken);
 	args.set_tid_size = 1;
 	event.must_attach(program.filter());
-	program.is_attached();
+	program.expect_attached();
 	for (int i = 0; i < 10; i++) {
 		if (syscall(SYS_clone3, &args, sizeof(args)) >= 0)
 			_exit(1);
 		if (errno == EPERM)
 			unavailable("no permission to choose the id of a child");
-		EXPECT_EQ(errno, EEXIST, "errno of a fork that fails");
+		EXPECT_ERRNO(errno, EEXIST, "fork with an id that is in use");
 	}
 	event.close();
-	program.must_be_gone();
+	program.expect_freed();
 }
 
-/* What has inherited an event goes with it. */
-static void gone_before_children(Leaving &program)
+/* Closing an event also removes the events that were inherited from it. */
+static void gone_before_children(AttachedProgram &program)
 {
 	Gate gate;
 	Event event(inherited(breakpoint(hit)));
 
 	event.must_attach(program.filter());
-	program.is_attached();
+	program.expect_attached();
 
 	Child child([&] {
 		event.close();
@@ -791,25 +818,25 @@ static void gone_before_children(Leaving &program)
 	});
 
 	event.close();
-	program.must_be_gone();
+	program.expect_freed();
 	gate.open();
-	EXPECT_EQ(child.wait(), 0, "exit of the child");
+	EXPECT_STATUS(child.wait(), 0, "the child");
 }
 
 /*
- * A link goes for the event that was opened; a child keeps the program as long as it lives. If all
- * events of a task are inherited, a kernel may swap them with those of its child as it switches from
- * one to the other, and what goes with the child is the event of its parent: life.inherited.slots is
- * about that. So there is one that is not.
+ * Closing a link detaches its program from the event that was opened. A child that has inherited
+ * the program keeps it until it exits. If all events of a task are inherited, the kernel may swap
+ * them with those of the child on a context switch, and the child's exit then removes the event of
+ * its parent: see life.inherited.slots. An event that is not inherited prevents that.
  */
-static void gone_after_a_child(Leaving &program)
+static void gone_after_a_child(AttachedProgram &program)
 {
 	Gate ready, gate;
 	Event own(breakpoint(hit));
 	Event event(inherited(breakpoint(hit)));
 	Fd link = program.filter().link(event);
 
-	program.is_attached();
+	program.expect_attached();
 
 	Child child([&] {
 		link.close(); /* its copy */
@@ -820,56 +847,61 @@ static void gone_after_a_child(Leaving &program)
 
 	ready.pass();
 	link.close();
-	program.is_attached();
+	program.expect_attached();
 	gate.open();
-	EXPECT_EQ(child.wait(), 0, "exit of the child");
-	program.must_be_gone();
+	EXPECT_STATUS(child.wait(), 0, "the child");
+	program.expect_freed();
 }
 
-/* The event has another one. By both ways, where there are two. */
-static void gone_when_refused(Leaving &program)
+/* The event has another program. Both ways to attach are refused. */
+static void gone_when_refused(AttachedProgram &program)
 {
 	Filter other;
 	Event event(breakpoint(hit));
 
 	event.must_attach(other);
-	EXPECT_EQ(event.attach(program.filter()), EEXIST, "errno of the ioctl");
+	EXPECT_ERRNO(event.attach(program.filter()), EEXIST, "attaching by ioctl");
 	if (program.filter().can_link()) {
 		int err = 0;
 
-		EXPECT_FALSE(program.filter().link(event, &err).valid(), "a link");
-		EXPECT_EQ(err, EEXIST, "errno of the link");
+		EXPECT_FALSE(program.filter().link(event, &err).valid(), "a link was created");
+		EXPECT_ERRNO(err, EEXIST, "attaching by link");
 	}
-	program.leaves();
-	program.must_be_gone();
+	program.close();
+	program.expect_freed();
 }
 
 static const struct {
 	const char *name, *says;
-	void (*body)(Leaving &program);
+	void (*body)(AttachedProgram &program);
 } gone[] = {
-	{ "event", "a program goes with its event", gone_with_the_event },
-	{ "link", "a program goes with the last descriptor of its link", gone_with_the_link },
-	{ "event_and_link", "a program goes with its link, the event closed", gone_with_both },
-	{ "exit", "a program goes with the process that has its event", gone_with_exit },
-	{ "exit_link", "a program goes with the process that has its link",
+	{ "event", "a program is freed when its event is closed", gone_with_the_event },
+	{ "link", "a program is freed when the last descriptor of its link is closed",
+	  gone_with_the_link },
+	{ "event_and_link", "a program is freed when its link is closed after its event",
+	  gone_with_both },
+	{ "exit", "a program is freed when the process that holds its event exits",
+	  gone_with_exit },
+	{ "exit_link", "a program is freed when the process that holds its link exits",
 	  gone_with_exit_of_a_link },
-	{ "kill", "a program goes with the process that is killed", gone_with_a_kill },
-	{ "exec", "a program goes with the exec that closes its event", gone_with_exec },
-	{ "children", "a program that children inherited goes with its event", gone_with_children },
-	{ "failed_forks", "a program that failed forks inherited goes with its event",
+	{ "kill", "a program is freed when the process that holds its event is killed",
+	  gone_with_a_kill },
+	{ "exec", "a program is freed when exec() closes its event", gone_with_exec },
+	{ "children", "a program that children have inherited is freed when its event is closed",
+	  gone_with_children },
+	{ "failed_forks", "a program that failed forks have inherited is freed with its event",
 	  gone_after_failed_forks },
-	{ "before_children", "a program goes with its event from children that live on",
+	{ "before_children", "closing an event frees its program although children still run",
 	  gone_before_children },
-	{ "after_child", "a program goes with the last child that inherited it",
+	{ "after_child", "a program is freed when the last child that inherited it exits",
 	  gone_after_a_child },
-	{ "refused", "a program goes whose attachment was refused", gone_when_refused },
+	{ "refused", "a program whose attachment failed with EEXIST is freed", gone_when_refused },
 };
 
 static const bool added_gone = [] {
 	for (auto &g : gone)
 		add_test({ std::string("life.gone.") + g.name, "C8", g.says, [&g] {
-				  Leaving program;
+				  AttachedProgram program;
 
 				  g.body(program);
 			  } });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What must stay as it is: tracing programs (C5), throttling (C4), ptrace (C12); and tracing events that
- * were stopped come back (C10).
+ * What must not change: tracing programs (C5), throttling (C4) and ptrace (C12). Also, tracing
+ * events that were stopped count again (C10).
  */
 #include <bpf/bpf.h>
 #include <fcntl.h>
@@ -36,7 +36,7 @@ static long number_in(const char *path)
 	return strtol(text, nullptr, 10);
 }
 
-/* Hits of the events below. */
+/* Hits the tracing events below. */
 static void getppid_times(uint64_t times)
 {
 	for (uint64_t i = 0; i < times; i++)
@@ -84,7 +84,7 @@ static perf_event_attr kprobe()
 	return kprobe_on(sys_getppid);
 }
 
-/* Where a function is in the program's file, which is where a uprobe goes. */
+/* The offset of a function in this program's file, which a uprobe requires. */
 static uint64_t file_offset_of(uintptr_t function)
 {
 	struct Where {
@@ -103,7 +103,7 @@ static uint64_t file_offset_of(uintptr_t function)
 				if (part.p_type == PT_LOAD && addr - part.p_vaddr < part.p_filesz)
 					where.offset = addr - part.p_vaddr + part.p_offset;
 			}
-			return 1; /* The program is the first, and enough. */
+			return 1; /* The first object is the program itself. */
 		},
 		&where);
 	return where.offset;
@@ -145,8 +145,8 @@ static perf_event_attr uretprobe()
 }
 
 /*
- * trace_call_bpf() runs the program before the event is counted, and what it returns filters the
- * hit as a whole. If the overflow ran it again, there would be two runs a hit.
+ * trace_call_bpf() runs the program before the event is counted, and a return value of 0 discards
+ * the hit. If the overflow ran the program again, there would be two runs per hit.
  */
 static const struct Tracing {
 	const char *name;
@@ -183,16 +183,16 @@ static const bool added = [] {
 		std::string name = std::string("others.") + t.name, what = t.name;
 
 		add_test({ name + ".rejected", "C5",
-			   "a " + what + " program filters hits and runs once a hit",
+			   "a " + what + " program that rejects filters hits and runs once per hit",
 			   [&t] { check_tracing(t, false); } });
 		add_test({ name + ".accepted", "C5",
-			   "a " + what + " program that accepts runs once a hit",
+			   "a " + what + " program that accepts runs once per hit",
 			   [&t] { check_tracing(t, true); } });
 	}
 	return true;
 }();
 
-/* A limit is no end to any of them: REFRESH gives as many again. */
+/* REFRESH re-enables an event that has used up its limit. */
 static void check_limit_revives(const Tracing &tracing)
 {
 	Event event(tracing.attr());
@@ -200,13 +200,13 @@ static void check_limit_revives(const Tracing &tracing)
 	for (uint64_t round = 1; round <= 3; round++) {
 		event.must_refresh(LIMIT);
 		tracing.hits(HITS);
-		EXPECT_EQ(event.count(), round * LIMIT, "hits counted, limit after limit");
+		EXPECT_EQ(event.count(), round * LIMIT, "hits counted after each limit");
 	}
 }
 
 /*
- * Linux 7 stops the whole group of an event that is throttled. A sibling in it has to come back
- * although its task left the CPU meanwhile.
+ * Linux 7 stops the whole group of an event that is throttled. A sibling must count again
+ * afterwards even if its task was scheduled out meanwhile.
  */
 static void check_group_throttled(perf_event_attr attr, void (*hits)(uint64_t times))
 {
@@ -220,11 +220,11 @@ static void check_group_throttled(perf_event_attr attr, void (*hits)(uint64_t ti
 	clock.config = PERF_COUNT_SW_TASK_CLOCK;
 	clock.sample_period = 100000; /* ns */
 	clock.exclude_kernel = 1;
-	/* On PREEMPT_RT a wakeup preempts this task, and coming back would end the throttle. */
+	/* On PREEMPT_RT a wakeup preempts this task, and being scheduled in ends the throttle. */
 	clock.wakeup_events = 0;
 	attr.disabled = 0;
 
-	/* One group for all tries: on PREEMPT_RT it takes seconds to close a uprobe. */
+	/* One group for all tries, because closing a uprobe takes seconds on PREEMPT_RT. */
 	Event leader(clock), sibling(attr, 0, -1, &leader);
 	Ring ring(leader);
 
@@ -235,7 +235,8 @@ static void check_group_throttled(perf_event_attr attr, void (*hits)(uint64_t ti
 		leader.set_period(clock.sample_period);
 		for (long waited = 0;; waited++) {
 			if (waited > ENOUGH_MILLISECONDS)
-				fail("the clock is not throttled");
+				fail("expected PERF_RECORD_THROTTLE within %ld ms, got none",
+				     ENOUGH_MILLISECONDS);
 			spin(1);
 			ring.drain();
 			if (ring.records(PERF_RECORD_THROTTLE) >
@@ -252,15 +253,15 @@ static void check_group_throttled(perf_event_attr attr, void (*hits)(uint64_t ti
 		uint64_t counts = sibling.count() - before;
 
 		if (counts != HITS && counted == i * HITS)
-			note("throttle %d is the first with fewer hits: %llu", i,
-			     (unsigned long long)counts);
+			note("%llu hits counted after throttle %d, the first with too few",
+			     (unsigned long long)counts, i);
 		counted += counts;
 	}
 	EXPECT_EQ(counted, TRIES * HITS, "hits counted after the throttle");
 }
 
 TEST_OF("events.group.throttled", "C10",
-	"a breakpoint that was throttled with its group comes back",
+	"a breakpoint that was throttled with its group counts again afterwards",
 	check_group_throttled(breakpoint(hit), hit_times))
 
 static const bool added_stopped = [] {
@@ -268,17 +269,20 @@ static const bool added_stopped = [] {
 		std::string name = std::string("others.") + t.name, what = t.name;
 
 		add_test({ name + ".limit_revives", "C10",
-			   "a " + what + " event at its limit comes back on REFRESH",
+			   "REFRESH re-enables a " + what + " event that has used up its limit",
 			   [&t] { check_limit_revives(t); } });
 		add_test({ name + ".throttled", "C10",
-			   "a " + what + " event that was throttled with its group comes back",
+			   "a " + what +
+				   " event that was throttled with its group counts again "
+				   "afterwards",
 			   [&t] { check_group_throttled(t.attr(), t.hits); } });
 	}
 	return true;
 }();
 
-/* A raw tracepoint has no event of its own; beside it is one on the same tracepoint. */
-TEST("others.raw_tracepoint", "C5", "a raw tracepoint program runs once a hit beside an event")
+/* A raw tracepoint program has no event. There is also an event on the same tracepoint. */
+TEST("others.raw_tracepoint", "C5",
+     "a raw tracepoint program and the program of a tracepoint event each run once per hit")
 {
 	Filter filter(Program::ON_TRACEPOINT), raw(Program::ON_RAW_TRACEPOINT);
 	Event event(tracepoint());
@@ -296,11 +300,35 @@ TEST("others.raw_tracepoint", "C5", "a raw tracepoint program runs once a hit be
 	link.close();
 	ring.drain();
 	EXPECT_EQ(raw.runs(), 2 * HITS, "runs of the raw tracepoint's program");
-	EXPECT_EQ(filter.runs(), 2 * HITS, "runs of the event's program, which rejects");
+	EXPECT_EQ(filter.runs(), 2 * HITS, "runs of the event's rejecting program");
 	EXPECT_EQ(ring.samples(), 0, "samples");
 }
 
-TEST("others.uprobe_on_breakpoint", "C5", "a uprobe and a breakpoint on one call each decide")
+/*
+ * A uprobe is inserted in the memory of the task that its event was opened for. If the parent exits with the
+ * context of its child, it must not take the uprobe out of the child.
+ */
+TEST("others.uprobe.inherited", "C3",
+     "an inherited uprobe event counts in the child after its parent has exited")
+{
+	run_on(usable_cpus().front());
+
+	/* Few rounds: on PREEMPT_RT it takes seconds to close a uprobe. */
+	for (int round = 0; round < 3; round++) {
+		uint64_t hits = after_exit_with_context_of_child([] { return inherited(uprobe()); },
+								 [](Event &event) {
+									 uint64_t before = event.count();
+
+									 hit_times(HITS);
+									 return event.count() - before;
+								 });
+
+		EXPECT_EQ(hits, HITS, "hits counted in the child");
+	}
+}
+
+TEST("others.uprobe_on_breakpoint", "C5",
+     "a uprobe and a breakpoint on one function each follow their own program")
 {
 	for (bool breakpoint_accepts : { false, true }) {
 		Filter on_uprobe(Program::ON_KPROBE), on_breakpoint;
@@ -318,11 +346,13 @@ TEST("others.uprobe_on_breakpoint", "C5", "a uprobe and a breakpoint on one call
 		point.disable();
 		probe_ring.drain();
 		point_ring.drain();
-		EXPECT_EQ(on_uprobe.runs(), HITS, "runs for the uprobe");
-		EXPECT_EQ(on_breakpoint.runs(), HITS, "runs for the breakpoint");
+		EXPECT_EQ(on_uprobe.runs(), HITS, "runs of the uprobe's program");
+		EXPECT_EQ(on_breakpoint.runs(), HITS, "runs of the breakpoint's program");
 		EXPECT_EQ(point.count(), HITS, "hits of the breakpoint");
-		EXPECT_EQ(probe_ring.samples(), breakpoint_accepts ? 0 : HITS, "of the uprobe");
-		EXPECT_EQ(point_ring.samples(), breakpoint_accepts ? HITS : 0, "of the breakpoint");
+		EXPECT_EQ(probe_ring.samples(), breakpoint_accepts ? 0 : HITS,
+			  "samples of the uprobe");
+		EXPECT_EQ(point_ring.samples(), breakpoint_accepts ? HITS : 0,
+			  "samples of the breakpoint");
 	}
 }
 
@@ -339,11 +369,12 @@ void branch_1();
 void branch_2();
 }
 
-/* The kernel does what it does itself, and whoever steps over it has to know. */
-TEST("others.uprobe_on_branch", "C13", "where a uprobe's branch with a breakpoint leads is hit")
+/* The kernel emulates the branch. Its step over the breakpoint must end at the branch target. */
+TEST("others.uprobe_on_branch", "C13",
+     "a breakpoint at the target of a branch that a uprobe emulates is hit")
 {
 	if (!HITS_BEHIND_EMULATED)
-		unavailable("the kernel does not hit behind what it emulates, see Known issues");
+		unavailable("no hit after an emulated instruction, see Known issues");
 
 	Event probe(uprobe_on(branch_1)), from(breakpoint(branch_1)), to(breakpoint(branch_2));
 
@@ -353,10 +384,11 @@ TEST("others.uprobe_on_branch", "C13", "where a uprobe's branch with a breakpoin
 		branch_1();
 	EXPECT_EQ(probe.count(), HITS, "hits of the uprobe");
 	EXPECT_EQ(from.count(), HITS, "hits of the breakpoint on the branch");
-	EXPECT_EQ(to.count(), HITS, "hits of the breakpoint where it leads");
+	EXPECT_EQ(to.count(), HITS, "hits of the breakpoint at the target");
 }
 
-TEST("others.wrong_type", "C5", "tracing events take no program for overflows, nor each other's")
+TEST("others.wrong_type", "C5",
+     "attaching a program of another type to a tracing event fails with EINVAL")
 {
 	const struct {
 		perf_event_attr (*attr)();
@@ -372,15 +404,16 @@ TEST("others.wrong_type", "C5", "tracing events take no program for overflows, n
 		Filter filter(c.wrong);
 		Event event(c.attr());
 
-		EXPECT_EQ(event.attach(filter), EINVAL, "errno of attaching");
+		EXPECT_ERRNO(event.attach(filter), EINVAL, "attaching");
 	}
 }
 
-TEST("others.tracepoint_child_exit", "C5", "an exiting child takes no program from its parent")
+TEST("others.tracepoint_child_exit", "C5",
+     "an exiting child does not detach its parent's tracepoint program")
 {
 	/*
-	 * One child might not tell: when parent and child follow each other on a CPU the kernel may
-	 * swap their event contexts, and then the child exits with the event that is not a copy.
+	 * One child is not enough: when parent and child run after each other on a CPU, the kernel
+	 * may swap their contexts, and the child then exits with the parent's event.
 	 */
 	constexpr uint64_t CHILDREN = 10;
 	Filter filter(Program::ON_TRACEPOINT);
@@ -389,15 +422,16 @@ TEST("others.tracepoint_child_exit", "C5", "an exiting child takes no program fr
 	filter.returns(1);
 	event.enable(filter);
 	getppid_times(HITS);
-	EXPECT_EQ(filter.runs(), HITS, "runs before the first fork");
+	EXPECT_EQ(filter.runs(), HITS, "runs of the program before the first fork");
 	for (uint64_t i = 0; i < CHILDREN; i++) {
-		EXPECT_EQ(Child([] { return 0; }).wait(), 0, "exit of the child");
+		EXPECT_STATUS(Child([] { return 0; }).wait(), 0, "the child");
 		getppid_times(HITS);
 	}
-	EXPECT_EQ(filter.runs(), (1 + CHILDREN) * HITS, "runs before and after each child");
+	EXPECT_EQ(filter.runs(), (1 + CHILDREN) * HITS,
+		  "runs of the program before and after each child");
 }
 
-/* What BPF_TASK_FD_QUERY says of @event: 0 and the program's number, or the error. */
+/* BPF_TASK_FD_QUERY of @event: returns 0 and the id of its program, or an errno. */
 static int query(const Event &event, __u32 &id)
 {
 	__u32 length = 0, type;
@@ -408,8 +442,9 @@ static int query(const Event &event, __u32 &id)
 				  &addr);
 }
 
-/* In what the program on the breakpoint calls, to read its event. */
-TEST("others.kprobe.nested", "C5", "a kprobe program does not run in the middle of another one")
+/* The kprobe is in a kernel function that the program on the breakpoint calls to read its event. */
+TEST("others.kprobe.nested", "C5",
+     "a kprobe program does not run inside another BPF program, and its hit is filtered out")
 {
 	const perf_event_attr in_program = kprobe_on("perf_event_read_local");
 
@@ -417,7 +452,7 @@ TEST("others.kprobe.nested", "C5", "a kprobe program does not run in the middle 
 	Event(kprobe()).close();
 	if (!open_event(in_program).valid() && errno == EINVAL)
 		unavailable(
-			"the kernel takes no kprobe event in a function that ftrace cannot trace");
+			"the kernel refuses kprobe events in functions that ftrace cannot trace");
 
 	Filter filter(Program::LOOKS), tracing(Program::ON_KPROBE);
 	Event event(breakpoint(hit)), probe(in_program);
@@ -432,11 +467,12 @@ TEST("others.kprobe.nested", "C5", "a kprobe program does not run in the middle 
 	hit_times(HITS);
 	EXPECT_EQ(filter.runs(), 2 * HITS, "runs of the program on the breakpoint");
 	EXPECT_EQ(tracing.runs(), 0, "runs of the program on the kprobe");
-	EXPECT_EQ(probe.count(), HITS, "hits of the kprobe, which the miss filters out");
+	EXPECT_EQ(probe.count(), HITS, "hits of the kprobe, whose misses are filtered out");
 }
 
-/* The task may hold the lock of the very map that the program works on. */
-TEST("others.kprobe.in_bpf", "C5", "a kprobe program does not run in the middle of its task's bpf()")
+/* The task may hold the lock of a map that the program uses. */
+TEST("others.kprobe.in_bpf", "C5",
+     "a kprobe program does not run while its task is in bpf(), and its hit is filtered out")
 {
 	Filter tracing(Program::ON_KPROBE);
 	Event probe(kprobe_on("htab_map_update_elem"));
@@ -456,25 +492,27 @@ TEST("others.kprobe.in_bpf", "C5", "a kprobe program does not run in the middle 
 	probe.must_attach(tracing);
 	update();
 	EXPECT_EQ(tracing.runs(), 0, "runs of the program");
-	EXPECT_EQ(probe.count(), HITS, "hits of the kprobe, which the miss filters out");
+	EXPECT_EQ(probe.count(), HITS, "hits of the kprobe, whose misses are filtered out");
 }
 
-TEST("others.query", "C5", "a query tells the program of a tracepoint, and of no overflow")
+TEST("others.query", "C5",
+     "BPF_TASK_FD_QUERY returns the program of a tracepoint event, and EOPNOTSUPP for a breakpoint")
 {
 	Filter tracing(Program::ON_TRACEPOINT), filter;
 	Event on_trace(tracepoint()), on_hit(breakpoint(hit));
 	__u32 id;
 
 	for (const Event *event : { &on_trace, &on_hit })
-		EXPECT_EQ(query(*event, id), ENOENT, "error with no program");
+		EXPECT_ERRNO(query(*event, id), ENOENT, "querying an event without a program");
 	on_trace.must_attach(tracing);
 	on_hit.must_attach(filter);
-	EXPECT_EQ(query(on_trace, id), 0, "error of a tracepoint");
-	EXPECT_EQ(id, info_of_program(tracing.prog_fd()).id, "program of a tracepoint");
-	EXPECT_EQ(query(on_hit, id), EOPNOTSUPP, "error of a breakpoint");
+	EXPECT_ERRNO(query(on_trace, id), 0, "querying a tracepoint event");
+	EXPECT_VALUE(id, info_of_program(tracing.prog_fd()).id,
+		     "program id of the tracepoint event");
+	EXPECT_ERRNO(query(on_hit, id), EOPNOTSUPP, "querying a breakpoint");
 }
 
-TEST("others.tracepoint_gone", "C8", "a tracepoint's program goes with its event, or its link")
+TEST("others.tracepoint_gone", "C8", "a tracepoint program is freed with its event or its link")
 {
 	for (bool by_link : { false, true }) {
 		__u32 id = 0;
@@ -489,12 +527,12 @@ TEST("others.tracepoint_gone", "C8", "a tracepoint's program goes with its event
 				event.must_attach(filter);
 			id = info_of_program(filter.prog_fd()).id;
 		}
-		EXPECT_TRUE(program_goes(id), "the program goes");
+		EXPECT_TRUE(wait_until_freed(id), "the program is freed");
 	}
 }
 
 TEST("others.tracepoint_detach", "C5",
-     "a tracepoint's program goes with its link, and no hit is lost on the way")
+     "closing the link detaches a tracepoint program, and no concurrent hit is lost")
 {
 	constexpr uint64_t BATCHES = 200;
 	uint64_t lost = 0;
@@ -505,12 +543,12 @@ TEST("others.tracepoint_detach", "C5",
 
 	event.enable();
 	getppid_times(HITS);
-	EXPECT_EQ(filter.runs(), HITS, "runs before the link is closed");
-	EXPECT_EQ(event.count(), 0, "hits counted, all rejected");
+	EXPECT_EQ(filter.runs(), HITS, "runs of the program before the link is closed");
+	EXPECT_EQ(event.count(), 0, "hits counted while all are rejected");
 	link.close();
 	getppid_times(HITS);
-	EXPECT_EQ(filter.runs(), HITS, "runs, the link closed");
-	EXPECT_EQ(event.count(), HITS, "hits counted, the link closed");
+	EXPECT_EQ(filter.runs(), HITS, "runs of the program after the link is closed");
+	EXPECT_EQ(event.count(), HITS, "hits counted after the link is closed");
 
 	filter.returns(1);
 	ring.drain();
@@ -545,26 +583,9 @@ TEST("others.no_throttle", "C4", "a lone breakpoint is not throttled, however of
 		hit(i);
 	ring.drain();
 	expect_hits(event, filter, MANY);
-	EXPECT_EQ(ring.records(PERF_RECORD_THROTTLE), 0, "throttle records");
-	EXPECT_EQ(ring.records(PERF_RECORD_UNTHROTTLE), 0, "unthrottle records");
+	EXPECT_EQ(ring.records(PERF_RECORD_THROTTLE), 0, "PERF_RECORD_THROTTLE records");
+	EXPECT_EQ(ring.records(PERF_RECORD_UNTHROTTLE), 0, "PERF_RECORD_UNTHROTTLE records");
 	EXPECT_EQ(ring.samples(), 0, "samples");
-}
-
-/* A tracee that has stopped before its hits. */
-static Child stopped_tracee(int (*body)())
-{
-	return Child([=] {
-		stop_for_tracer();
-		return body();
-	});
-}
-
-static void await_stop(Child &tracee)
-{
-	int status = tracee.wait();
-
-	if (!WIFSTOPPED(status) || WSTOPSIG(status) != SIGSTOP)
-		fail("the tracee did not stop: wait status %#x", status);
 }
 
 static int hit_both()
@@ -576,41 +597,35 @@ static int hit_both()
 	return 0;
 }
 
-/* Single-steps to the end. Where each step has stopped; the program has run @runs times. */
+/*
+ * Single-steps a tracee to its end. Returns the pc after each step, and in @runs the program's
+ * runs.
+ */
 static std::vector<uint64_t> steps(bool attached, uint64_t *runs)
 {
 	std::vector<uint64_t> stops;
 	Filter filter;
-	Child tracee = stopped_tracee(hit_both);
-
-	await_stop(tracee);
-
+	Tracee tracee(hit_both);
 	Event event(breakpoint(hit), tracee.pid());
 
 	if (attached)
 		event.must_attach(filter);
 	event.enable();
-	for (;;) {
-		ptrace(PTRACE_SINGLESTEP, tracee.pid(), nullptr, nullptr);
-		if (!WIFSTOPPED(tracee.wait()))
-			break;
-
-		user_regs_struct registers = registers_of(tracee.pid());
-
-		stops.push_back(pc_of(registers));
-	}
+	while (tracee.resume(PTRACE_SINGLESTEP))
+		stops.push_back(tracee.pc());
 	*runs = filter.runs();
 	EXPECT_EQ(event.count(), HITS, "hits counted");
 	return stops;
 }
 
-TEST("others.singlestep", "C12", "single steps go over a filtered breakpoint as over a bare one")
+TEST("others.singlestep", "C12",
+     "single steps pass a filtered breakpoint exactly as an unfiltered one")
 {
 	uint64_t no_runs, runs;
 	std::vector<uint64_t> bare = steps(false, &no_runs), filtered = steps(true, &runs);
 
-	EXPECT_EQ(filtered.size(), bare.size(), "steps to the end");
-	EXPECT_TRUE(filtered == bare, "the same steps");
+	EXPECT_EQ(filtered.size(), bare.size(), "single steps to the end");
+	EXPECT_TRUE(filtered == bare, "the steps are the same");
 	EXPECT_EQ(std::count(bare.begin(), bare.end(), reinterpret_cast<uintptr_t>(hit)), HITS,
 		  "steps that stop at the breakpoint");
 	EXPECT_EQ(runs, HITS, "runs of the program");
@@ -622,7 +637,7 @@ static unsigned long debug_register(int n)
 	return offsetof(struct user, u_debugreg) + n * sizeof(long);
 }
 
-/* ptrace's own breakpoint, in the way that gdb's hardware breakpoints and watchpoints are. */
+/* Sets a breakpoint of ptrace, like gdb's hardware breakpoints and watchpoints. */
 static void set_debug_register(pid_t pid, const volatile void *addr, unsigned long dr7)
 {
 	if (ptrace(PTRACE_POKEUSER, pid, debug_register(0), addr) ||
@@ -644,46 +659,40 @@ static int hit_and_write()
 
 static constexpr unsigned long DR7_EXECUTE = 0x1, DR7_WRITE_8 = 0x90001, DR6_TRAP_0 = 1;
 
-/* ptrace stops its tracee at its own breakpoint, and at no hit that the program rejects. */
+/* ptrace must stop its tracee at its own breakpoint, and not at hits that the program rejects. */
 static const struct Ptraced {
 	const char *name, *says;
 	int (*body)();
 	const volatile void *addr;
 	unsigned long dr7;
 } ptraced[] = {
-	{ "ptrace", "ptrace's breakpoint stops its tracee beside a filtered one", hit_both,
-	  reinterpret_cast<const void *>(hit_other), DR7_EXECUTE },
-	{ "ptrace_same", "ptrace's breakpoint stops its tracee where a filtered one is too",
+	{ "ptrace", "a ptrace breakpoint stops its tracee, which also hits a filtered breakpoint",
+	  hit_both, reinterpret_cast<const void *>(hit_other), DR7_EXECUTE },
+	{ "ptrace_same", "a ptrace breakpoint stops its tracee at the address of a filtered one",
 	  hit_both, reinterpret_cast<const void *>(hit), DR7_EXECUTE },
-	{ "ptrace_watch", "ptrace's watchpoint stops its tracee beside a filtered breakpoint",
+	{ "ptrace_watch",
+	  "a ptrace watchpoint stops its tracee, which also hits a filtered breakpoint",
 	  hit_and_write, &watched, DR7_WRITE_8 },
 };
 
 static void check_ptraced(const Ptraced &p)
 {
 	Filter filter;
-	Child tracee = stopped_tracee(p.body);
+	Tracee tracee(p.body);
 
-	await_stop(tracee);
 	set_debug_register(tracee.pid(), p.addr, p.dr7);
 
 	Event event(breakpoint(hit), tracee.pid());
 	Ring ring(event);
 	uint64_t stops = 0;
-	int status;
 
 	event.enable(filter);
-	for (;;) {
-		ptrace(PTRACE_CONT, tracee.pid(), nullptr, nullptr);
-		status = tracee.wait();
-		if (!WIFSTOPPED(status))
-			break;
-		stops += WSTOPSIG(status) == SIGTRAP &&
+	while (tracee.resume(PTRACE_CONT))
+		stops += tracee.has_stopped_by(SIGTRAP) &&
 			 ptrace(PTRACE_PEEKUSER, tracee.pid(), debug_register(6), nullptr) &
 				 DR6_TRAP_0;
-	}
 	ring.drain();
-	EXPECT_EQ(status, 0, "exit of the tracee");
+	EXPECT_STATUS(tracee.status(), 0, "the tracee");
 	EXPECT_EQ(stops, HITS, "stops at ptrace's breakpoint");
 	EXPECT_EQ(event.count(), HITS, "hits of the filtered breakpoint");
 	EXPECT_EQ(filter.runs(), HITS, "runs of the program");
@@ -699,7 +708,7 @@ static void check_gdb()
 			usleep(1000);
 		for (uint64_t i = 1; i <= HITS; i++) {
 			hit(i);
-			watched = i; /* a change each time: gdb leaves out the others */
+			watched = i; /* a different value, because gdb counts only changes */
 			beside = i;
 		}
 		return 0;
@@ -709,7 +718,7 @@ static void check_gdb()
 	char line[256];
 
 	if (system("command -v gdb >/dev/null"))
-		unavailable("no gdb");
+		unavailable("gdb is not installed");
 	event.enable(filter);
 	snprintf(line, sizeof(line),
 		 "gdb -nx -readnever -batch -p %d -ex 'watch *(long *)%p' -ex 'ignore 1 1000' "
@@ -734,12 +743,13 @@ static void check_gdb()
 
 static const bool added_debuggers = [] {
 	/*
-	 * On KASAN gdb alone needs 40 s to start, since all that it reads comes over 9p. It is given
-	 * addresses, so it need not read debug information.
+	 * With KASAN gdb takes 40 s to start, because it reads all files over 9p. It is given
+	 * addresses so that it need not read debug information.
 	 */
 	add_test({ "others.gdb", "C12",
-		   "gdb's watchpoint sees every change beside a filtered breakpoint", check_gdb,
-		   120 });
+		   "a gdb watchpoint sees every change in a task that also hits a filtered "
+		   "breakpoint",
+		   check_gdb, 120 });
 	for (const Ptraced &p : ptraced)
 		add_test({ std::string("others.") + p.name, "C12", p.says,
 			   [&p] { check_ptraced(p); } });

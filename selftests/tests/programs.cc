@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What a program can see and do while it decides: C1, C2, C7, C8. */
+/* What a program can see and do while it decides on a hit: C1, C2, C7, C8. */
 #include <bpf/bpf.h>
 #include <bpf/btf.h>
 
@@ -31,7 +31,8 @@ static uint64_t address_of(void (*function)(uint64_t))
 	return reinterpret_cast<uintptr_t>(function);
 }
 
-TEST("programs.context.x", "C1", "the context of a call has its registers, address and period")
+TEST("programs.context.x", "C1",
+     "the program of a breakpoint sees registers, address and period in its context")
 {
 	Filter filter(Program::LOOKS);
 	Event event(breakpoint(hit));
@@ -42,15 +43,16 @@ TEST("programs.context.x", "C1", "the context of a call has its registers, addre
 
 		filter_look look = filter.look();
 
-		EXPECT_EQ(look.ip, address_of(hit), "regs: instruction pointer");
-		EXPECT_EQ(look.argument, i, "regs: first argument");
-		EXPECT_EQ(look.addr, address_of(hit), "addr");
-		EXPECT_EQ(look.period, 1, "sample_period");
-		EXPECT_EQ(look.count, i, "what the event has counted");
+		EXPECT_HEX(look.ip, address_of(hit), "instruction pointer in ctx->regs");
+		EXPECT_VALUE(look.argument, i, "first argument in ctx->regs");
+		EXPECT_HEX(look.addr, address_of(hit), "ctx->addr");
+		EXPECT_VALUE(look.period, 1, "ctx->sample_period");
+		EXPECT_EQ(look.count, i, "hits read by the program");
 	}
 }
 
-TEST("programs.context.w8", "C1", "the context of a write has its address and period")
+TEST("programs.context.w8", "C1",
+     "the program of a watchpoint sees the address and the period in its context")
 {
 	Filter filter(Program::LOOKS);
 	Event event(watchpoint());
@@ -61,13 +63,14 @@ TEST("programs.context.w8", "C1", "the context of a write has its address and pe
 
 		filter_look look = filter.look();
 
-		EXPECT_EQ(look.addr, address_of(&watched), "addr");
-		EXPECT_EQ(look.period, 1, "sample_period");
-		EXPECT_EQ(look.count, i, "what the event has counted");
+		EXPECT_HEX(look.addr, address_of(&watched), "ctx->addr");
+		EXPECT_VALUE(look.period, 1, "ctx->sample_period");
+		EXPECT_EQ(look.count, i, "hits read by the program");
 	}
 }
 
-TEST("programs.context.period", "C1", "sample_period is the number of hits for one run")
+TEST("programs.context.period", "C1",
+     "with sample_period N the program runs on every Nth hit and sees N as ctx->sample_period")
 {
 	constexpr uint64_t PERIOD = 4;
 	perf_event_attr attr = breakpoint(hit);
@@ -81,12 +84,14 @@ TEST("programs.context.period", "C1", "sample_period is the number of hits for o
 	for (uint64_t i = 1; i <= HITS; i++) {
 		hit(i);
 		EXPECT_EQ(filter.runs(), i / PERIOD, "runs of the program");
-		EXPECT_EQ(filter.look().argument, i / PERIOD * PERIOD, "argument it saw last");
+		EXPECT_VALUE(filter.look().argument, i / PERIOD * PERIOD,
+			     "the argument that the program saw last");
 	}
-	EXPECT_EQ(filter.look().period, PERIOD, "sample_period");
+	EXPECT_VALUE(filter.look().period, PERIOD, "ctx->sample_period");
 }
 
-TEST("programs.value", "C1", "a watchpoint delivers the writes of the wanted value alone")
+TEST("programs.value", "C1",
+     "a program that reads the written value delivers only writes of the wanted value")
 {
 	constexpr uint64_t WANTED = 3, KINDS = 4;
 	Filter filter;
@@ -100,7 +105,7 @@ TEST("programs.value", "C1", "a watchpoint delivers the writes of the wanted val
 	event.enable(filter);
 	for (uint64_t i = 0; i < HITS; i++) {
 		const uint64_t before = Signals::count(SETSIG), value = i % KINDS;
-		/* What is in memory as the write hits. */
+		/* Memory has the old or the new value when the write hits. */
 		const bool seen = (STOPS_BEFORE_ACCESS ? old : value) == WANTED;
 
 		watched = old = value;
@@ -110,17 +115,18 @@ TEST("programs.value", "C1", "a watchpoint delivers the writes of the wanted val
 	ring.drain();
 	expect_hits(event, filter, HITS);
 	EXPECT_EQ(ring.samples(), wanted, "samples");
-	EXPECT_EQ(wrong, 0, "writes with a signal too many or too few");
+	EXPECT_EQ(wrong, 0, "writes with a wrong number of signals");
 }
 
-TEST("programs.value.read", "C1", "a program may read the word whose reads it watches")
+TEST("programs.value.read", "C1",
+     "a program may read the word that its own read-write watchpoint covers")
 {
 	perf_event_attr attr = breakpoint(Access::READ_WRITE, &watched, sizeof(watched));
 	Filter filter;
 	Event event(attr);
 	Ring ring(event);
 
-	/* Its own read hits too, in kernel mode, which the event excludes. */
+	/* The program's own read is in kernel mode, which the event excludes. */
 	filter.returns_if(1, FILTER_VALUE, 1);
 	event.enable(filter);
 	for (uint64_t i = 0; i < HITS; i++) {
@@ -129,25 +135,27 @@ TEST("programs.value.read", "C1", "a program may read the word whose reads it wa
 	}
 	ring.drain();
 	expect_hits(event, filter, 2 * HITS);
-	/* Half the reads and half the writes; what hits before the access does not show the last one. */
+	/*
+	 * Half of the reads and writes. If hits come before the access, the last write is not seen.
+	 */
 	EXPECT_EQ(ring.samples(), STOPS_BEFORE_ACCESS ? HITS - 1 : HITS, "samples");
 }
 
-/* Whatever else they do, each has the last word on the hit. */
+/* Programs that do something else as well. What they return still decides on the hit. */
 static const struct {
 	const char *name, *what;
 	Program id;
-	uint64_t sample_type; /* beside IP and ADDR */
-	uint64_t usr1; /* SIGUSR1 for HITS hits */
+	uint64_t sample_type; /* in addition to IP and ADDR */
+	uint64_t usr1; /* SIGUSR1s for HITS hits */
 } programs[] = {
-	{ "looks", "reads its event", Program::LOOKS, 0, 0 },
+	{ "looks", "reads the count of its event", Program::LOOKS, 0, 0 },
 	{ "cookie", "reads its cookie", Program::READS_COOKIE, 0, 0 },
-	{ "stack", "walks the stack", Program::GETS_STACK, 0, 0 },
-	{ "stack_callchain", "uses the sample's callchain", Program::GETS_STACK,
-	  PERF_SAMPLE_CALLCHAIN, 0 },
-	{ "ringbuf", "writes to a ring of its own", Program::FILLS_RINGBUF, 0, 0 },
-	{ "tail_call", "calls another one", Program::TAIL_CALLS, 0, 0 },
-	{ "signal", "sends a signal itself", Program::SENDS_SIGNAL, 0, HITS },
+	{ "stack", "calls bpf_get_stack()", Program::GETS_STACK, 0, 0 },
+	{ "stack_callchain", "calls bpf_get_stack() on an event with callchains",
+	  Program::GETS_STACK, PERF_SAMPLE_CALLCHAIN, 0 },
+	{ "ringbuf", "writes to a BPF ring buffer", Program::FILLS_RINGBUF, 0, 0 },
+	{ "tail_call", "makes a tail call", Program::TAIL_CALLS, 0, 0 },
+	{ "signal", "sends a signal", Program::SENDS_SIGNAL, 0, HITS },
 };
 
 static void check_verdict(decltype(*programs) &program, bool accept)
@@ -172,24 +180,24 @@ static void check_verdict(decltype(*programs) &program, bool accept)
 	ring.drain();
 	expect_hits(event, filter, HITS);
 	EXPECT_EQ(ring.samples(), accept ? HITS : 0, "samples");
-	EXPECT_EQ(polls, accept ? HITS : 0, "times that poll was ready");
+	EXPECT_EQ(polls, accept ? HITS : 0, "times that poll() was ready");
 	EXPECT_EQ(Signals::count(SETSIG), accept ? HITS : 0, "signals of the event");
-	EXPECT_EQ(Signals::count(SIGUSR1), program.usr1, "signals of the program");
+	EXPECT_EQ(Signals::count(SIGUSR1), program.usr1, "SIGUSR1s sent by the program");
 }
 
 static const bool added = [] {
 	for (auto &p : programs) {
 		std::string name = std::string("programs.does_") + p.name, what = p.what;
 
-		add_test({ name + ".rejected", "C1", "a program that " + what + " rejects its hit",
+		add_test({ name + ".rejected", "C1", "a program that " + what + " can reject a hit",
 			   [&p] { check_verdict(p, false); } });
-		add_test({ name + ".accepted", "C2", "a program that " + what + " accepts its hit",
+		add_test({ name + ".accepted", "C2", "a program that " + what + " can accept a hit",
 			   [&p] { check_verdict(p, true); } });
 	}
 	return true;
 }();
 
-/* A precise event on which bpf_get_stack() has all that it wants. */
+/* An event whose samples have a full callchain, which bpf_get_stack() requires if it is precise. */
 static perf_event_attr with_callchain(uint32_t precise)
 {
 	perf_event_attr attr = breakpoint(hit);
@@ -200,15 +208,17 @@ static perf_event_attr with_callchain(uint32_t precise)
 }
 
 /*
- * bpf_get_stack() takes the callchain of the sample where there is one. 5.10 does so for PMU events
- * alone; for a breakpoint it starts from the registers, which it may not if that is to be precise.
- * Each of the two tests below learns from what the other one states which kernel this is.
+ * bpf_get_stack() returns the callchain of the sample if there is one. 5.10 does so only for PMU
+ * events; for a breakpoint it unwinds from the registers, which is not allowed for a precise event.
+ * This test uses attaching to a precise event, and programs.precise_ip uses the stack, to find out
+ * which kind of kernel this is.
  */
-TEST("programs.stack", "C1", "the stack of a rejected hit begins where it hit")
+TEST("programs.stack", "C1",
+     "the stack that bpf_get_stack() returns for a rejected hit begins at the instruction that hit")
 {
 	Event precise(with_callchain(1));
 	bool takes_callchain = precise.attach(Filter(Program::GETS_STACK)) != EPROTO;
-	/* The callchain of a sample says first of what kind the frames are that follow. */
+	/* The first word of a sample's callchain is the kind of the frames that follow. */
 	const struct {
 		uint64_t sample_type;
 		size_t first;
@@ -227,16 +237,16 @@ TEST("programs.stack", "C1", "the stack of a rejected hit begins where it hit")
 
 		filter_look look = filter.look();
 
-		EXPECT_GT(look.stack_bytes, 0, "bpf_get_stack() gave a stack");
-		EXPECT_EQ(look.stack[c.first], address_of(hit), "innermost frame");
+		EXPECT_GT(look.stack_bytes, 0, "bytes from bpf_get_stack()");
+		EXPECT_HEX(look.stack[c.first], address_of(hit), "innermost frame");
 		if (c.first)
-			EXPECT_EQ(look.stack[0], uint64_t(PERF_CONTEXT_USER), "kind of frames");
+			EXPECT_HEX(look.stack[0], uint64_t(PERF_CONTEXT_USER), "kind of frames");
 	}
 }
 
 /*
- * A program that accepts, and during its run another stack is unwound into the buffer that the
- * callchain of the sample is in: for @other_attr, or for the program itself.
+ * The program accepts. While it runs, another stack is unwound into the buffer that has the
+ * callchain of the sample: for the event @other_attr, or for the program itself.
  */
 static void check_callchain(Program program, perf_event_attr other_attr,
 			    bool (*unwound)(const filter_look &look))
@@ -252,7 +262,8 @@ static void check_callchain(Program program, perf_event_attr other_attr,
 	event.enable(filter);
 	for (uint64_t i = 0; i < HITS; i++) {
 		hit(i);
-		EXPECT_TRUE(unwound(filter.look()), "the program had another stack unwound");
+		EXPECT_TRUE(unwound(filter.look()),
+			    "the program caused another stack to be unwound");
 	}
 	event.disable();
 	others.drain();
@@ -270,7 +281,7 @@ TEST("programs.callchain.frame", "C2",
 }
 
 TEST("programs.callchain.output", "C2",
-     "an accepted hit has its own callchain if the program writes a sample of another event")
+     "an accepted hit keeps its own callchain when the program writes a sample of another event")
 {
 	check_callchain(Program::OUTPUTS_SAMPLE,
 			with_kernel_callchain(software(PERF_COUNT_SW_BPF_OUTPUT)),
@@ -278,22 +289,22 @@ TEST("programs.callchain.output", "C2",
 }
 
 TEST("programs.callchain.event", "C2",
-     "an accepted hit has its own callchain if another event overflows while the program runs")
+     "an accepted hit keeps its own callchain when another event overflows while the program runs")
 {
 	check_callchain(Program::PRINTS, with_kernel_callchain(traced_prints()),
 			[](auto &look) { return look.err > 0; });
 }
 
 TEST("programs.callchain.task_stack", "C2",
-     "an accepted hit has its own callchain if the program calls bpf_get_task_stack()")
+     "an accepted hit keeps its own callchain when the program calls bpf_get_task_stack()")
 {
 	check_callchain(Program::GETS_TASK_STACK, software(PERF_COUNT_SW_DUMMY),
 			[](auto &look) { return look.err > 0; });
 }
 
 /*
- * The sample of a hit, which since 6.3 is filled in before the program runs. A series may leave that
- * out for a program that cannot see it; here is who can.
+ * Since 6.3 the sample of a hit is filled in before the program runs. The series may skip that if
+ * the program cannot see the sample. These tests have the programs that can see it.
  */
 static perf_event_attr with_sample()
 {
@@ -309,11 +320,11 @@ static perf_event_attr with_sample()
 
 static void expect_sample(const Filter &filter, const perf_event_attr &attr)
 {
-	EXPECT_EQ(filter.look().sample_flags & attr.sample_type, attr.sample_type,
-		  "parts of the sample that are filled in, as bits of PERF_SAMPLE_*");
+	EXPECT_HEX(filter.look().sample_flags & attr.sample_type, attr.sample_type,
+		   "PERF_SAMPLE_* bits of the sample that are filled in");
 }
 
-TEST("programs.sample.read", "C1", "a program that reads kernel memory finds the sample there")
+TEST("programs.sample.read", "C1", "a program that reads kernel memory sees the sample")
 {
 	const perf_event_attr attr = with_sample();
 	Filter filter(Program::READS_SAMPLE);
@@ -324,7 +335,7 @@ TEST("programs.sample.read", "C1", "a program that reads kernel memory finds the
 	expect_sample(filter, attr);
 }
 
-TEST("programs.sample.tail_call", "C1", "so does one that another one calls")
+TEST("programs.sample.tail_call", "C1", "a program reached by a tail call sees the sample")
 {
 	const perf_event_attr attr = with_sample();
 	Filter caller(Program::TAIL_CALLS), filter(Program::READS_SAMPLE);
@@ -337,7 +348,7 @@ TEST("programs.sample.tail_call", "C1", "so does one that another one calls")
 }
 
 TEST("programs.sample.replace", "C1",
-     "so does one that takes the place of a function of another, or traces it")
+     "a program that replaces or traces a function of another program sees the sample")
 {
 	const perf_event_attr attr = with_sample();
 
@@ -347,17 +358,17 @@ TEST("programs.sample.replace", "C1",
 
 		event.enable(target);
 		hit(0);
-		EXPECT_EQ(filter.runs(), 0, "runs before it is linked");
+		EXPECT_EQ(filter.runs(), 0, "runs of the program before it is linked");
 
 		Fd link = filter.link_to_target();
 
 		hit(0);
-		EXPECT_EQ(filter.runs(), 1, "runs");
+		EXPECT_EQ(filter.runs(), 1, "runs of the program");
 		expect_sample(filter, attr);
 	}
 }
 
-/* Of a function of the kernel, as a program calls it. */
+/* The BTF id by which a program calls a kernel function. */
 static int kernel_btf_id_of(const char *function)
 {
 	btf *types = btf__load_vmlinux_btf();
@@ -369,17 +380,18 @@ static int kernel_btf_id_of(const char *function)
 
 	btf__free(types);
 	if (id < 0)
-		unavailable("the kernel has no such kfunc (bpf_cast_to_kern_ctx came with 6.2)");
+		unavailable("the kernel has no bpf_cast_to_kern_ctx() (it came with 6.2)");
 	return id;
 }
 
-/* By hand: an object with a kfunc in it is not loaded where there is no BTF, whatever of it is used. */
-TEST("programs.sample.kfunc", "C1", "so does one that is given the kernel's own context")
+/* Not in filter.bpf.c: without kernel BTF, libbpf loads no program of an object with a kfunc. */
+TEST("programs.sample.kfunc", "C1", "a program that calls bpf_cast_to_kern_ctx() sees the sample")
 {
 	constexpr int16_t DATA_OF_CONTEXT = 8, FLAGS_OF_DATA = 0; /* offsets, on 64 bits */
 	const perf_event_attr attr = with_sample();
 	const int cast = kernel_btf_id_of("bpf_cast_to_kern_ctx"), zero = 0;
-	Fd map(bpf_map_create(BPF_MAP_TYPE_ARRAY, nullptr, sizeof(int), sizeof(uint64_t), 1, nullptr));
+	Fd map(bpf_map_create(BPF_MAP_TYPE_ARRAY, nullptr, sizeof(int), sizeof(uint64_t), 1,
+			      nullptr));
 	const bpf_insn insns[] = {
 		{ BPF_JMP | BPF_CALL, 0, BPF_PSEUDO_KFUNC_CALL, 0, cast },
 		{ BPF_LDX | BPF_MEM | BPF_DW, BPF_REG_1, BPF_REG_0, DATA_OF_CONTEXT, 0 },
@@ -404,11 +416,12 @@ TEST("programs.sample.kfunc", "C1", "so does one that is given the kernel's own 
 	hit(0);
 	if (bpf_map_lookup_elem(map.get(), &zero, &flags))
 		setup_failed("bpf_map_lookup_elem", errno);
-	EXPECT_EQ(flags & attr.sample_type, attr.sample_type,
-		  "parts of the sample that are filled in, as bits of PERF_SAMPLE_*");
+	EXPECT_HEX(flags & attr.sample_type, attr.sample_type,
+		   "PERF_SAMPLE_* bits of the sample that are filled in");
 }
 
-TEST("programs.ringbuf", "C1", "rejected hits leave in the program's ring what it put there")
+TEST("programs.ringbuf", "C1",
+     "what a program writes to its BPF ring buffer for rejected hits stays there")
 {
 	Filter filter(Program::FILLS_RINGBUF);
 	Event event(breakpoint(hit));
@@ -419,12 +432,12 @@ TEST("programs.ringbuf", "C1", "rejected hits leave in the program's ring what i
 
 	std::vector<uint64_t> values = filter.take();
 
-	EXPECT_EQ(values.size(), HITS, "values");
+	EXPECT_EQ(values.size(), HITS, "values in the BPF ring buffer");
 	for (uint64_t i = 0; i < values.size(); i++)
-		EXPECT_EQ(values[i], i * i, "value");
+		EXPECT_VALUE(values[i], i * i, "value in the BPF ring buffer");
 }
 
-TEST("programs.tail_call", "C1", "the verdict of a tail call's target is the verdict")
+TEST("programs.tail_call", "C1", "the return value of a tail call's target decides on the hit")
 {
 	constexpr uint64_t WANTED = 7;
 	Filter filter(Program::TAIL_CALLS);
@@ -436,7 +449,7 @@ TEST("programs.tail_call", "C1", "the verdict of a tail call's target is the ver
 	for (uint64_t i = 0; i < HITS; i++)
 		hit(i);
 	ring.drain();
-	EXPECT_EQ(filter.runs(), HITS, "runs of the target");
+	EXPECT_EQ(filter.runs(), HITS, "runs of the tail call's target");
 	EXPECT_EQ(ring.samples(), 1, "samples");
 }
 
@@ -461,17 +474,20 @@ static void check_returns(Program program)
 	}
 }
 
-TEST("programs.returns", "C2", "all that is not 0 accepts, however large or negative")
+TEST("programs.returns", "C2",
+     "any non-zero return value accepts the hit, however large or negative")
 {
 	check_returns(Program::ON_OVERFLOW);
 }
 
-TEST("programs.returns.stack", "C2", "so does what a program returns that walks the stack")
+TEST("programs.returns.stack", "C2",
+     "any non-zero return value of a program that calls bpf_get_stack() accepts the hit")
 {
 	check_returns(Program::GETS_STACK);
 }
 
-TEST("programs.changes_its_mind", "C1", "each hit goes by the verdict of its own run")
+TEST("programs.changes_its_mind", "C1",
+     "each hit is accepted or rejected by its own run of the program")
 {
 	Filter filter;
 	Signals signals({ SETSIG });
@@ -487,10 +503,10 @@ TEST("programs.changes_its_mind", "C1", "each hit goes by the verdict of its own
 		hit(i);
 		wrong += Signals::count(SETSIG) - before != i % 2;
 	}
-	EXPECT_EQ(wrong, 0, "calls with a signal too many or too few");
+	EXPECT_EQ(wrong, 0, "calls with a wrong number of signals");
 }
 
-TEST("programs.counting", "C3", "on an event that never overflows a program never runs")
+TEST("programs.counting", "C3", "the program of a breakpoint without a sample period never runs")
 {
 	perf_event_attr attr = breakpoint(hit);
 	Filter filter;
@@ -506,7 +522,8 @@ TEST("programs.counting", "C3", "on an event that never overflows a program neve
 	EXPECT_EQ(filter.runs(), 0, "runs of the program");
 }
 
-TEST("programs.cookie", "C7", "one program tells events apart by the cookies of their links")
+TEST("programs.cookie", "C7",
+     "a program on several events tells them apart by the cookies of their links")
 {
 	constexpr uint64_t COOKIE = 0x1122334455667788, OTHER = ~COOKIE;
 	Filter filter(Program::READS_COOKIE);
@@ -518,13 +535,14 @@ TEST("programs.cookie", "C7", "one program tells events apart by the cookies of 
 	other.enable();
 	for (uint64_t i = 0; i < HITS; i++) {
 		hit(i);
-		EXPECT_EQ(filter.look().cookie, COOKIE, "cookie of the one");
+		EXPECT_HEX(filter.look().cookie, COOKIE, "cookie of the first event");
 		hit_other(i);
-		EXPECT_EQ(filter.look().cookie, OTHER, "cookie of the other");
+		EXPECT_HEX(filter.look().cookie, OTHER, "cookie of the second event");
 	}
 }
 
-TEST("programs.cookie.replaced", "C7", "a new attachment has its own cookie, or none")
+TEST("programs.cookie.replaced", "C7",
+     "a new link has its own cookie, and an attachment by ioctl has none")
 {
 	Filter filter(Program::READS_COOKIE);
 	Event event(breakpoint(hit));
@@ -535,11 +553,11 @@ TEST("programs.cookie.replaced", "C7", "a new attachment has its own cookie, or 
 		Fd link = filter.link(event, &err, cookie);
 
 		hit(0);
-		EXPECT_EQ(filter.look().cookie, cookie, "cookie of the link");
+		EXPECT_HEX(filter.look().cookie, cookie, "cookie of the link");
 	}
 	event.must_attach(filter);
 	hit(0);
-	EXPECT_EQ(filter.look().cookie, 0, "cookie of the ioctl");
+	EXPECT_HEX(filter.look().cookie, 0, "cookie of an attachment by ioctl");
 	EXPECT_EQ(filter.runs(), 4, "runs of the program");
 }
 
@@ -557,8 +575,9 @@ static double seconds_to_attach(const Filter &filter, const Event &event, uint64
 	return took;
 }
 
-/* By turns and by their medians, so that a busy machine does the same to both. */
-TEST("programs.cookie.no_wait", "C7", "nobody has to wait for the cookie of an attachment to go")
+/* Alternating, and by the medians, so that a busy machine affects both in the same way. */
+TEST("programs.cookie.no_wait", "C7",
+     "attaching with a new cookie does not wait for users of the previous one")
 {
 	constexpr int TIMES = 101, MORE = 5;
 	Filter filter(Program::READS_COOKIE);
@@ -574,11 +593,13 @@ TEST("programs.cookie.no_wait", "C7", "nobody has to wait for the cookie of an a
 	note("%.0f us with the same cookie, %.0f us with another", same[TIMES / 2] * 1e6,
 	     another[TIMES / 2] * 1e6);
 	EXPECT_LT(another[TIMES / 2], MORE * same[TIMES / 2],
-		  "attaching with another cookie is as fast");
+		  "seconds to attach with another cookie");
 }
 
-/* precise_ip promises an exact instruction pointer, and the stack has to come from there too. */
-TEST("programs.precise_ip", "C8", "get_stack on a precise event wants the whole callchain")
+/* precise_ip promises an exact instruction pointer, so the stack must begin there, too. */
+TEST("programs.precise_ip", "C8",
+     "on a precise event, a program with bpf_get_stack() attaches only if samples have a full "
+     "callchain")
 {
 	Filter looks(Program::GETS_STACK);
 	Event not_precise(with_callchain(0));
@@ -611,7 +632,7 @@ TEST("programs.precise_ip", "C8", "get_stack on a precise event wants the whole 
 
 			Event event(attr);
 
-			EXPECT_EQ(event.attach(filter), c.err, "errno of attaching");
+			EXPECT_ERRNO(event.attach(filter), c.err, "attaching");
 			event.enable();
 			for (uint64_t i = 0; i < HITS; i++)
 				hit(i);
@@ -621,7 +642,7 @@ TEST("programs.precise_ip", "C8", "get_stack on a precise event wants the whole 
 	}
 }
 
-TEST("programs.shared", "C1", "one program on many events runs for each of them")
+TEST("programs.shared", "C1", "a program that is attached to several events runs for each of them")
 {
 	constexpr int EVENTS = 3; /* of the four debug registers */
 	Filter filter;
@@ -635,6 +656,6 @@ TEST("programs.shared", "C1", "one program on many events runs for each of them"
 	for (uint64_t i = 0; i < HITS; i++)
 		hit(i);
 	for (Event &event : events)
-		EXPECT_EQ(event.count(), HITS, "hits counted by each");
+		EXPECT_EQ(event.count(), HITS, "hits counted by each event");
 	EXPECT_EQ(filter.runs(), EVENTS * HITS, "runs of the program");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Hits that meet an attach, a detach, a fork or a bpf(2) of somebody else: C6, C7, C8. */
+/* Hits that race with attach, detach, fork or bpf(2) in other tasks: C6, C7, C8. */
 #include <bpf/bpf.h>
 #include <linux/sched.h>
 #include <sched.h>
@@ -18,7 +18,7 @@
 #include "lib/program.h"
 #include "tests/common.h"
 
-/* Does @round over and over, in a thread of its own on @cpu, until it is destroyed. */
+/* A thread on @cpu that calls @round(number) repeatedly until it is destroyed. */
 class Meanwhile {
 public:
 	template <typename Round>
@@ -47,7 +47,7 @@ private:
 	std::thread thread_;
 };
 
-/* On @cpu, as many as a clock gives: each makes what it interrupts take longer. */
+/* Frequent timer interrupts on @cpu, which make the interrupted code take longer. */
 class Interrupts {
 public:
 	explicit Interrupts(int cpu)
@@ -60,7 +60,7 @@ private:
 	Event clock_;
 };
 
-/* One for the hits, one for what they race with. */
+/* A CPU for the hits, and one for what they race with. */
 struct Cpus {
 	int here, there;
 };
@@ -70,16 +70,16 @@ static Cpus two_cpus()
 	std::vector<int> cpus = usable_cpus();
 
 	if (cpus.size() < 2)
-		skip("needs two CPUs: on one, nothing races");
+		skip("the test needs two CPUs");
 	run_on(cpus[0]);
 	return { cpus[0], cpus[1] };
 }
 
-/* @batch(n) hits n times, and returns how many of the n were not delivered as they should be. */
+/* @batch(n) hits n times, and returns how many of the hits were not delivered correctly. */
 template <typename Batch> static void race_detach(const Event &event, int there, Batch batch)
 {
 	constexpr uint64_t RACES = 4'000'000, BATCH = 1000;
-	/* A busy host may run the CPUs of a guest by turns for seconds: then nothing races. */
+	/* A busy host may run a guest's CPUs alternately for seconds, and then nothing races. */
 	constexpr int SECONDS = 15;
 	Filter filter;
 	uint64_t hits = 0, lost = 0, detached;
@@ -99,12 +99,12 @@ template <typename Batch> static void race_detach(const Event &event, int there,
 	EXPECT_EQ(event.count(), hits, "hits counted");
 }
 
-TEST("races.detach.samples", "C6", "a hit that races a detach leaves its sample")
+TEST("races.detach.samples", "C6", "a hit that races with a detach leaves its sample")
 {
 	const int there = two_cpus().there;
 	perf_event_attr attr = breakpoint(hit);
 
-	/* As fast as hits can be: nobody is woken, and the ring is emptied in time. */
+	/* For the fastest possible hits: no wakeups, and the ring never fills up. */
 	attr.sample_type = 0;
 	attr.wakeup_events = 0;
 
@@ -116,12 +116,12 @@ TEST("races.detach.samples", "C6", "a hit that races a detach leaves its sample"
 		ring.forget();
 		hit_times(times);
 		ring.drain();
-		EXPECT_EQ(ring.records(PERF_RECORD_LOST), 0, "the ring was full");
+		EXPECT_EQ(ring.records(PERF_RECORD_LOST), 0, "PERF_RECORD_LOST records");
 		return times - ring.samples();
 	});
 }
 
-/* @sig has to come once for each hit, before the next instruction. */
+/* The number of hits without exactly one @sig before the next instruction. */
 static uint64_t signals_missed(int sig, uint64_t times)
 {
 	uint64_t wrong = 0;
@@ -135,7 +135,7 @@ static uint64_t signals_missed(int sig, uint64_t times)
 	return wrong;
 }
 
-TEST("races.detach.signals", "C6", "a hit that races a detach sends its signal, once")
+TEST("races.detach.signals", "C6", "a hit that races with a detach sends its signal exactly once")
 {
 	const int there = two_cpus().there;
 	Signals signals({ SETSIG });
@@ -146,7 +146,7 @@ TEST("races.detach.signals", "C6", "a hit that races a detach sends its signal, 
 	race_detach(event, there, [&](uint64_t times) { return signals_missed(SETSIG, times); });
 }
 
-TEST("races.detach.sigtrap", "C6", "a hit that races a detach raises SIGTRAP, once")
+TEST("races.detach.sigtrap", "C6", "a hit that races with a detach raises SIGTRAP exactly once")
 {
 	const int there = two_cpus().there;
 	Signals signals({ SIGTRAP });
@@ -157,10 +157,12 @@ TEST("races.detach.sigtrap", "C6", "a hit that races a detach raises SIGTRAP, on
 }
 
 /*
- * Who opens an event on a task has its others taken off the CPU for a moment, by an interrupt that
- * goes before the irq_work of a hit. A slow program makes it likely that both wait for the hit.
+ * Opening an event on a running task sends an IPI that schedules out the other events of the task
+ * for a moment, and that may be handled before the irq_work of a hit. A slow program makes it
+ * likely that both are pending.
  */
-TEST("races.opened.sigtrap", "C6", "a hit at the limit, beside another event that is opened, traps")
+TEST("races.opened.sigtrap", "C6",
+     "a hit that uses up the limit raises SIGTRAP while another event is opened on the task")
 {
 	constexpr uint64_t RACES = 20'000;
 	constexpr int SECONDS = 4, BLOCKS = 4;
@@ -183,19 +185,19 @@ TEST("races.opened.sigtrap", "C6", "a hit at the limit, beside another event tha
 		for (Bound bound(SECONDS, RACES); !lost && !bound.reached(hits); hits++) {
 			event.must_refresh(1);
 			lost = signals_missed(SIGTRAP, 1);
-			hit(0); /* Turned off: this one is nobody's. */
+			hit(0); /* Not counted, because the event is off. */
 		}
 		opened = opening.rounds();
 	}
 	note("%lu of %lu hits lost, %lu events opened", lost, hits, opened);
 	EXPECT_EQ(lost, 0, "hits lost");
-	EXPECT_EQ(Signals::count(SIGTRAP), hits, "SIGTRAP");
+	EXPECT_EQ(Signals::count(SIGTRAP), hits, "SIGTRAPs");
 	EXPECT_EQ(event.count(), hits, "hits counted");
 }
 
 /*
- * A page fault hits with interrupts on. Its program is slow enough for another CPU to disable the event
- * before the overflow has ended, unless the kernel turns interrupts off for that.
+ * A page fault overflows with interrupts enabled. The program is slow enough for another CPU to
+ * disable the event during the overflow, unless the kernel disables interrupts for it.
  */
 class Faults {
 public:
@@ -207,7 +209,7 @@ public:
 		constexpr int BLOCKS = 16;
 
 		for (volatile char &byte : block)
-			byte = 1; /* a page that is not there is not copied */
+			byte = 1; /* the program cannot read a page that is not present */
 		filter_.returns(1);
 		filter_.works(const_cast<const char *>(block), BLOCKS);
 		event_.must_attach(filter_);
@@ -222,7 +224,7 @@ public:
 			setup_failed("madvise", errno);
 		*const_cast<volatile char *>(page) = 1;
 	}
-	/* @enable allows the hit, and its program has the event disabled. */
+	/* Calls @enable, hits, and disables the event on the other CPU while the program runs. */
 	template <typename Enable> void disabled_hit(Enable enable)
 	{
 		const uint64_t before = runs();
@@ -258,10 +260,11 @@ private:
 	Event event_;
 };
 
-/* In the first of them code of the test may be faulted in as well. */
+/* The first round is not checked, because it may fault in code of the test as well. */
 constexpr int DISABLED_ROUNDS = 20;
 
-TEST("races.disabled.sigtrap", "C6", "an accepted hit whose event is disabled meanwhile raises SIGTRAP")
+TEST("races.disabled.sigtrap", "C6",
+     "an accepted hit raises SIGTRAP even if its event is disabled while the program runs")
 {
 	Signals signals({ SIGTRAP });
 	Faults faults(two_cpus().there, true);
@@ -273,11 +276,12 @@ TEST("races.disabled.sigtrap", "C6", "an accepted hit whose event is disabled me
 		if (!round)
 			continue;
 		EXPECT_EQ(faults.runs() - runs, 1, "runs of the program");
-		EXPECT_EQ(Signals::count(SIGTRAP) - traps, 1, "SIGTRAP");
+		EXPECT_EQ(Signals::count(SIGTRAP) - traps, 1, "SIGTRAPs");
 	}
 }
 
-TEST("races.disabled.limit", "C10", "an event that is disabled as it uses up its limit comes back")
+TEST("races.disabled.limit", "C10",
+     "an event that is disabled while a hit uses up its limit can be re-enabled by REFRESH")
 {
 	constexpr int MORE = 3;
 	Faults faults(two_cpus().there);
@@ -296,12 +300,8 @@ TEST("races.disabled.limit", "C10", "an event that is disabled as it uses up its
 }
 
 /*
- * The end of a child wakes whoever polls the event that it has inherited from. What a hit of that has
- * pending it must neither send a second time nor forget.
- */
-/*
- * A hit uses up the limit, and another CPU sees its sample before the event is off. What that calls
- * to turn the event on has an effect: the next hit counts.
+ * A hit uses up the limit, and another CPU sees its sample before the event is disabled. The
+ * REFRESH or ENABLE on that CPU must take effect: the next hit must be counted.
  */
 static void check_turned_on_beside(bool by_refresh)
 {
@@ -312,7 +312,7 @@ static void check_turned_on_beside(bool by_refresh)
 	uint64_t hits = 0, counted = 0;
 
 	if (cpus.size() < 2)
-		unavailable("one CPU alone");
+		unavailable("the test needs two CPUs");
 	run_on(cpus[0]);
 
 	Event event(breakpoint(hit));
@@ -344,31 +344,36 @@ static void check_turned_on_beside(bool by_refresh)
 	event.must_refresh(1);
 	while (counted == hits && !bound.reached(hits)) {
 		hit_and_wait();
-		/* Now it has no limit. */
+		/* After ENABLE the event has no limit. */
 		if (!by_refresh && counted == hits) {
 			hit_and_wait();
 			event.must_refresh(1);
 		}
 	}
-	note("round: %llu hits", (unsigned long long)hits);
-	EXPECT_EQ(counted, hits, "hits counted: it was off after it had been turned on");
+	note("%llu hits", (unsigned long long)hits);
+	EXPECT_EQ(counted, hits, "hits counted by an event that was enabled again");
 }
 
 TEST_OF("races.refresh", "C10",
-	"a REFRESH that another CPU makes as a hit uses up the limit is in force",
+	"a REFRESH on another CPU that races with the hit that uses up the limit takes effect",
 	check_turned_on_beside(true))
 
 TEST_OF("races.enable", "C10",
-	"an ENABLE that another CPU makes as a hit uses up the limit is in force",
+	"an ENABLE on another CPU that races with the hit that uses up the limit takes effect",
 	check_turned_on_beside(false))
 
-TEST("races.exit", "C6", "a hit beside children that exit sends its signal, once")
+/*
+ * The exit of a child wakes up tasks that poll the parent's event. It must neither repeat nor drop
+ * the signal of a hit whose irq_work is pending.
+ */
+TEST("races.exit", "C6",
+     "a hit sends its signal exactly once while children that inherited the event exit")
 {
 	constexpr uint64_t RACES = 400'000;
 	constexpr int SECONDS = 8, ENOUGH_MILLISECONDS = 200;
 	/*
-	 * On PREEMPT_RT the thread that sends the signal may sleep for a lock that the child holds, and
-	 * what hits meanwhile has one signal. Of hits that wait for it each has its own.
+	 * On PREEMPT_RT the thread that sends the signal may sleep on a lock that the child holds,
+	 * and all hits until then share one signal. So wait for the signal of each hit.
 	 */
 	const uint64_t batch = kernel_is_realtime() ? 1 : 100;
 	const int there = two_cpus().there;
@@ -376,7 +381,7 @@ TEST("races.exit", "C6", "a hit beside children that exit sends its signal, once
 	auto &ended = shared_with_children<std::atomic<uint64_t>>();
 	uint64_t hits = 0;
 
-	/* One that no child has, or the child may come to run with the events of its parent. */
+	/* This event is not inherited, so that the contexts of parent and child are not swapped. */
 	Event other(software(PERF_COUNT_SW_TASK_CLOCK));
 	Event event(inherited(breakpoint(hit)));
 
@@ -392,7 +397,7 @@ TEST("races.exit", "C6", "a hit beside children that exit sends its signal, once
 	for (Bound bound(SECONDS, RACES); Signals::count(SETSIG) == hits && !bound.reached(hits);) {
 		hit_times(batch);
 		hits += batch;
-		/* The exit of a child may have taken a signal upon itself. */
+		/* An exiting child may be the one that sends a signal. */
 		for (int i = 0; Signals::count(SETSIG) < hits && i < ENOUGH_MILLISECONDS; i++)
 			usleep(1000);
 	}
@@ -401,7 +406,9 @@ TEST("races.exit", "C6", "a hit beside children that exit sends its signal, once
 	EXPECT_GT(ended.load(), 0, "children that have exited");
 }
 
-TEST("races.attach", "C8", "of two that attach at once one has the event, until it detaches")
+TEST("races.attach", "C8",
+     "of two concurrent attachments one succeeds, and the other fails with EEXIST until the "
+     "first detaches")
 {
 	constexpr uint64_t ROUNDS = 100'000;
 	constexpr int SECONDS = 8;
@@ -416,7 +423,7 @@ TEST("races.attach", "C8", "of two that attach at once one has the event, until 
 		if (link.valid()) {
 			together += having++ > 0;
 			attached++;
-			/* The other one may be on its way back from the same moment. */
+			/* Give a thread that attached at the same time a chance to return. */
 			for (int i = 0; i < 500; i++)
 				asm volatile("");
 			having--;
@@ -432,15 +439,16 @@ TEST("races.attach", "C8", "of two that attach at once one has the event, until 
 			round(0);
 	}
 	note("%lu attached, %lu refused", attached.load(), refused.load());
-	EXPECT_EQ(together, 0, "attached while the other one was");
-	EXPECT_EQ(failed, 0, "failures but for EEXIST");
+	EXPECT_EQ(together, 0, "attachments that succeeded while the other one was attached");
+	EXPECT_EQ(failed, 0, "attachments that failed with an errno other than EEXIST");
 }
 
 /*
- * The lookup copies the value with bpf_prog_active raised, and with the kernel preemptible: the
- * larger the value, the surer is a task that preempts it to find it there.
+ * The lookup copies the value with bpf_prog_active incremented and preemption enabled. The larger
+ * the value, the more likely the lookup is preempted during the copy.
  */
-TEST("races.bpf_syscall", "C6", "a user-mode hit runs its program, whoever else is in bpf()")
+TEST("races.bpf_syscall", "C6",
+     "a hit in user mode runs its program although another task is in bpf() on that CPU")
 {
 	constexpr uint64_t RACES = 400'000, BATCH = 100;
 	constexpr size_t VALUE = 1 << 16;
@@ -462,7 +470,7 @@ TEST("races.bpf_syscall", "C6", "a user-mode hit runs its program, whoever else 
 				setup_failed("bpf_map_lookup_elem", errno);
 		});
 
-		/* To preempt it as soon as the timer fires. */
+		/* Preempt the lookup as soon as the timer fires. */
 		run_on(cpu);
 		if (sched_setscheduler(0, SCHED_FIFO, &realtime))
 			unavailable("no permission for SCHED_FIFO");
@@ -497,10 +505,10 @@ static uint64_t misses(const Filter &filter)
 	return *misses;
 }
 
-TEST("misses.nested", "C6", "hits of a program's own reads are counted as its misses")
+TEST("misses.nested", "C6", "hits caused by the program's own reads are counted as its misses")
 {
 	static volatile uint64_t watched;
-	/* One byte alone, so that a read is one hit however the kernel copies. */
+	/* Only one byte, so that a read is one hit however the kernel copies. */
 	perf_event_attr attr = breakpoint(Access::READ_WRITE, &watched, 1);
 	Filter filter;
 
@@ -509,11 +517,11 @@ TEST("misses.nested", "C6", "hits of a program's own reads are counted as its mi
 	Event event(attr);
 	Ring ring(event);
 
-	/* It reads the word that it watches, in kernel mode, while it runs. */
+	/* The program reads the watched word, in kernel mode. */
 	need_kernel_hits();
 	filter.returns_if(1, FILTER_VALUE, 1);
 	event.must_attach(filter);
-	EXPECT_EQ(misses(filter), 0, "misses before any hit");
+	EXPECT_EQ(misses(filter), 0, "misses before the first hit");
 	event.enable();
 	for (uint64_t i = 0; i < HITS; i++)
 		watched = i % 2;
@@ -521,15 +529,15 @@ TEST("misses.nested", "C6", "hits of a program's own reads are counted as its mi
 	ring.drain();
 
 	EXPECT_EQ(filter.runs(), HITS, "runs of the program");
-	EXPECT_EQ(event.count(), 2 * HITS, "hits counted, the nested ones too");
+	EXPECT_EQ(event.count(), 2 * HITS, "hits counted, nested ones included");
 	EXPECT_EQ(misses(filter), event.count() - filter.runs(), "misses");
 	EXPECT_EQ(ring.samples(), HITS / 2, "samples");
 }
 
 /*
- * Each access is a hit that the program rejects, and its own read of the word is another one, for
- * which it cannot run: a miss. Before 6.10 such a hit loses its sample and nothing else; since then it
- * is taken for rejected.
+ * Each access is a hit, whose program reads the word and rejects. The read is another hit, for
+ * which the program cannot run: a miss. Before 6.10 a miss has all effects but the sample; since
+ * 6.10 it has none.
  */
 class Missing {
 public:
@@ -542,7 +550,7 @@ public:
 		event_.must_attach(filter_);
 	}
 	Event &event() { return event_; }
-	/* How often the program ran; as often it missed. */
+	/* Accesses the word, and returns the number of runs, which is also the number of misses. */
 	uint64_t access_times(uint64_t times)
 	{
 		for (uint64_t i = 0; i < times; i++)
@@ -550,16 +558,16 @@ public:
 		event_.disable();
 		ring_.drain();
 		EXPECT_EQ(ring_.samples(), 0, "samples");
-		EXPECT_EQ(event_.count(), 2 * filter_.runs(), "hits counted, the misses too");
+		EXPECT_EQ(event_.count(), 2 * filter_.runs(), "hits counted, misses included");
 		return filter_.runs();
 	}
-	/* Of what a miss delivers. */
+	/* The number of effects that so many misses have. */
 	static uint64_t delivered(uint64_t misses) { return kernel_before(6, 10) ? misses : 0; }
 
 private:
 	static perf_event_attr watchpoint(void (*set)(perf_event_attr &attr))
 	{
-		/* One byte alone, so that a read is one hit however the kernel copies. */
+		/* Only one byte, so that a read is one hit however the kernel copies. */
 		perf_event_attr attr = breakpoint(Access::READ_WRITE, &watched, 1);
 
 		attr.exclude_kernel = 0;
@@ -575,7 +583,7 @@ private:
 
 volatile uint64_t Missing::watched;
 
-TEST("misses.signal", "C6", "a miss sends its signal where it always has (before 6.10)")
+TEST("misses.signal", "C6", "a miss sends its signal where the stock kernel does (before 6.10)")
 {
 	Signals signals({ SETSIG });
 	Missing missing;
@@ -586,18 +594,19 @@ TEST("misses.signal", "C6", "a miss sends its signal where it always has (before
 	EXPECT_EQ(Signals::count(SETSIG), Missing::delivered(HITS), "signals");
 }
 
-TEST("misses.sigtrap", "C6", "a miss raises SIGTRAP where it always has (before 6.10)")
+TEST("misses.sigtrap", "C6", "a miss raises SIGTRAP where the stock kernel does (before 6.10)")
 {
 	Signals signals({ SIGTRAP });
 	Missing missing([](perf_event_attr &attr) { attr = with_sigtrap(attr); });
 
 	missing.event().enable();
 	EXPECT_EQ(missing.access_times(HITS), HITS, "runs of the program");
-	EXPECT_EQ(Signals::count(SIGTRAP, TRAP_PERF), Missing::delivered(HITS), "SIGTRAP");
+	EXPECT_EQ(Signals::count(SIGTRAP, TRAP_PERF), Missing::delivered(HITS), "SIGTRAPs");
 }
 
-/* On a stock kernel the rejected hit takes as much, so that a miss has the last of an even limit. */
-TEST("misses.limit", "C6", "a miss uses up a limit where it always has (before 6.10)")
+/* On stock, rejected hits use up the limit, too. If it is even, the last one is taken by a miss. */
+TEST("misses.limit", "C6",
+     "a miss takes one from the limit where the stock kernel does (before 6.10)")
 {
 	constexpr int EVEN = 4;
 	Signals signals({ SETSIG });
@@ -609,14 +618,16 @@ TEST("misses.limit", "C6", "a miss uses up a limit where it always has (before 6
 	uint64_t runs = missing.access_times(HITS);
 
 	if (Missing::delivered(1))
-		EXPECT_LE(runs, EVEN, "the limit is used up by so many misses");
+		EXPECT_LE(runs, EVEN, "runs of the program until misses use up the limit");
 	else
 		EXPECT_EQ(runs, HITS, "runs of the program");
-	EXPECT_EQ(Signals::count(SETSIG, POLL_HUP), Missing::delivered(1), "POLL_HUP");
+	EXPECT_EQ(Signals::count(SETSIG, POLL_HUP), Missing::delivered(1), "POLL_HUPs");
 }
 
-/* On each CPU: what a miss left behind there, another test's too, would show. */
-TEST("misses.none", "C6", "hits whose program runs are no misses, whatever it says")
+/*
+ * On each CPU, because an earlier miss, even of another test, could leave a per-CPU counter behind.
+ */
+TEST("misses.none", "C6", "hits whose program runs are not counted as misses, whatever it returns")
 {
 	for (int cpu : usable_cpus()) {
 		run_on(cpu);
@@ -635,15 +646,15 @@ TEST("misses.none", "C6", "hits whose program runs are no misses, whatever it sa
 
 static constexpr uint64_t COOKIE = 0xC00C'1E00'0000'0001;
 
-/* @body hits at least once, in a child of the task that has the event. */
+/* @body hits HITS times in a child of the task that has the event. */
 template <typename Body> static void check_inherited_cookie(Body body)
 {
 	Filter filter(Program::CHECKS_COOKIE);
 	int err;
 	Event event(inherited(breakpoint(hit)));
 	/*
-	 * Where all events of a task are inherited, the kernel may swap those of parent and child
-	 * instead of switching them: the child then hits the parent's event, whose cookie is right.
+	 * If all events of a task were inherited, the kernel could swap the contexts of parent and
+	 * child, and the child would hit the parent's event, whose cookie is always right.
 	 */
 	Event not_inherited(breakpoint(hit_other));
 	Fd link = filter.link(event, &err, COOKIE);
@@ -653,10 +664,10 @@ template <typename Body> static void check_inherited_cookie(Body body)
 	filter.checks(COOKIE, 0);
 	event.enable();
 	hit_times(HITS);
-	EXPECT_EQ(filter.look().wrong_cookies, 0, "runs for the parent with another cookie");
+	EXPECT_EQ(filter.look().wrong_cookies, 0, "runs for the parent that saw another cookie");
 	body();
 	EXPECT_EQ(filter.runs(), 2 * HITS, "runs of the program");
-	EXPECT_EQ(filter.look().wrong_cookies, 0, "runs with another cookie");
+	EXPECT_EQ(filter.look().wrong_cookies, 0, "runs that saw another cookie");
 }
 
 TEST("cookie.inherited.process", "C7", "a forked child inherits the cookie with the program")
@@ -669,7 +680,7 @@ TEST("cookie.inherited.thread", "C7", "a thread inherits the cookie with the pro
 	check_inherited_cookie([] { std::thread([] { hit_times(HITS); }).join(); });
 }
 
-TEST("cookie.inherited.grandchild", "C7", "a child of a child inherits the cookie too")
+TEST("cookie.inherited.grandchild", "C7", "a grandchild inherits the cookie with the program")
 {
 	check_inherited_cookie([] {
 		Child child([] {
@@ -681,7 +692,7 @@ TEST("cookie.inherited.grandchild", "C7", "a child of a child inherits the cooki
 			return grandchild.wait();
 		});
 
-		EXPECT_EQ(child.wait(), 0, "exit of the child");
+		EXPECT_STATUS(child.wait(), 0, "the child");
 	});
 }
 
@@ -689,7 +700,7 @@ struct Looked {
 	uint64_t runs = 0, wrong = 0, attached = 0;
 };
 
-/* Each program is always attached with the same cookie, and takes @ns to look at it. */
+/* Each program is always attached with the same cookie, and takes @ns between two looks at it. */
 static void race_cookies(Looked *looked, int there, uint64_t races, int seconds, uint64_t batch,
 			 uint64_t ns)
 {
@@ -710,7 +721,10 @@ static void race_cookies(Looked *looked, int there, uint64_t races, int seconds,
 			uint64_t i = round % PROGRAMS, before = filters[i].runs();
 			Fd link = must_link(filters[i].prog_fd(), event, COOKIE + i);
 
-			/* It counts a run as that begins, and so still runs when the next one comes. */
+			/*
+			 * A run is counted when it begins, so it may still run when the next is
+			 * attached.
+			 */
 			for (double end = seconds_now() + 0.1;
 			     filters[i].runs() == before && seconds_now() < end;)
 				;
@@ -725,13 +739,13 @@ static void race_cookies(Looked *looked, int there, uint64_t races, int seconds,
 	}
 	for (const Filter &filter : filters)
 		runs += filter.runs();
-	EXPECT_GT(runs, 0, "a program ran");
+	EXPECT_GT(runs, 0, "runs of the programs");
 	EXPECT_EQ(event.count(), hits, "hits counted");
 	looked->runs += runs;
 	looked->wrong += wrong;
 }
 
-/* First slow programs, still running as the next one comes, then hits as fast as they can be. */
+/* First slow programs, which still run when the next one is attached, then the fastest hits. */
 static void check_cookies()
 {
 	const int there = two_cpus().there;
@@ -744,15 +758,16 @@ static void check_cookies()
 	EXPECT_EQ(looked.wrong, 0, "runs that saw another cookie than that of their attachment");
 }
 
-/* 19 s, and the loading of six programs, which takes a KCSAN kernel more than 1 s each. */
+/* Takes 19 s, and loads six programs, which takes more than 1 s each with KCSAN. */
 static const bool added_cookie =
-	add_test({ "races.cookie", "C7", "a program sees the cookie of its own attachment alone",
+	add_test({ "races.cookie", "C7",
+		   "a program sees only the cookie of its own attachment while others replace it",
 		   check_cookies, 120 });
 
 /*
- * Forks, and shares the descriptors, for a child that had a copy of one would keep a link that
- * its parent closes. With the id of the child to @taken the fork fails, but not before the child
- * has inherited the events: that is the cheapest way to do it over and over.
+ * Forks with CLONE_FILES, because a child with its own descriptors would keep a link open that its
+ * parent closes. With @taken, an id in use, the fork fails, but only after the child has inherited
+ * the events: the cheapest way to inherit repeatedly.
  */
 static pid_t fork_sharing_files(const pid_t *taken)
 {
@@ -790,15 +805,15 @@ static void fork_on(int seconds)
 static constexpr int FORK_SECONDS = 10;
 
 enum class Forker {
-	TASK, /* that has the event: forks with the mutex of its events held */
-	CHILD, /* of it, which holds another */
+	TASK, /* the task of the event, which forks with the mutex of its context held */
+	CHILD, /* a child, which holds another mutex */
 };
 
 static void race_fork(Forker forker)
 {
 	const Cpus cpus = two_cpus();
 	Event event(inherited(breakpoint(hit)));
-	/* The longer a fork is held up between two steps, the more of a detach fits in. */
+	/* Slow down the forks, so that a detach fits between two of their steps. */
 	Interrupts interrupts(cpus.here);
 	uint64_t detached;
 
@@ -807,14 +822,17 @@ static void race_fork(Forker forker)
 	{
 		std::optional<Child> child;
 
-		/* Before there is a link, or it would inherit the descriptor of that. */
+		/* Before there is a link, whose descriptor the child would inherit. */
 		if (forker == Forker::CHILD)
 			child.emplace([] {
 				fork_on(FORK_SECONDS);
 				return 0;
 			});
 
-		/* The link is the last to hold the program, so what is inherited late is gone. */
+		/*
+		 * Only the link holds the program, so a program that is inherited too late is
+		 * freed.
+		 */
 		Meanwhile detaching(cpus.there, [&](uint64_t) {
 			Fd prog = load_least(1);
 			Fd link = must_link(prog.get(), event);
@@ -823,7 +841,7 @@ static void race_fork(Forker forker)
 		});
 
 		if (child)
-			EXPECT_EQ(child->wait(), 0, "exit of the child");
+			EXPECT_STATUS(child->wait(), 0, "the child");
 		else
 			fork_on(FORK_SECONDS);
 		detached = detaching.rounds();
@@ -831,8 +849,9 @@ static void race_fork(Forker forker)
 	note("%lu detaches", detached);
 }
 
-TEST_OF("oops.detach_fork.task", "C8", "a link may close while the task of its event forks",
+TEST_OF("oops.detach_fork.task", "C8", "closing a link is safe while the task of its event forks",
 	race_fork(Forker::TASK))
 
-TEST_OF("oops.detach_fork.child", "C8", "a link may close while a child forks that inherited",
+TEST_OF("oops.detach_fork.child", "C8",
+	"closing a link is safe while a child that inherited the event forks",
 	race_fork(Forker::CHILD))

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What a filter gives to whom, and how much of the machine it can take: C15. */
+/*
+ * The rights that a filter requires and grants, and the share of the machine that it can take: C15.
+ */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <sys/ioctl.h>
@@ -21,7 +23,7 @@
 #include "lib/sysctl.h"
 #include "tests/common.h"
 
-/* --- whom: a process with given capabilities, at a given perf_event_paranoid --- */
+/* --- rights that are required, by capabilities and perf_event_paranoid --- */
 
 static int open_it(perf_event_attr attr, pid_t pid, int cpu)
 {
@@ -30,7 +32,7 @@ static int open_it(perf_event_attr attr, pid_t pid, int cpu)
 
 static volatile uint64_t watched;
 
-/* A word that the kernel writes too. */
+/* A watchpoint that also counts writes by the kernel. */
 static perf_event_attr of_kernel_hits()
 {
 	perf_event_attr attr = breakpoint(Access::WRITE, &watched, sizeof(watched));
@@ -47,84 +49,87 @@ static perf_event_attr in_kernel()
 	return attr;
 }
 
-/* What there is to act on, made by root. */
+/* What root has prepared for the process that tries. */
 struct Scene {
 	const Filter &filter;
-	const Event &event; /* for the one to attach to who was given its descriptor */
-	pid_t roots, nobodys; /* tasks */
+	const Event &event; /* to which a process that has the descriptor can attach */
+	pid_t root_task, user_task; /* tasks of the two users */
 };
 
 constexpr int NEVER = 4, ALWAYS = -2; /* as levels of perf_event_paranoid */
 
-/* Who may: everybody up to a level of perf_event_paranoid, and who has all of such a set. */
+/*
+ * An action, and who may do it: all users if perf_event_paranoid is below refused_from, and
+ * processes that have all capabilities of one of the sets in takes.
+ */
 static const struct Right {
 	const char *name, *says;
 	int (*act)(const Scene &scene); /* 0 or errno */
 	int refused_from;
 	std::vector<uint64_t> takes;
-	bool opens; /* Debian's level 3 is about this */
+	bool opens; /* it opens an event, which Debian restricts at level 3 */
 } rights[] = {
 	{ "open",
-	  "everybody may open a breakpoint of its own",
+	  "any user may open a breakpoint on its own task",
 	  [](auto &) { return open_it(breakpoint(hit), 0, -1); },
 	  NEVER,
 	  {},
 	  true },
 	{ "open_kernel_hits",
-	  "hits in kernel mode take perf_event_paranoid below 2, or CAP_PERFMON",
+	  "an event on hits in kernel mode requires perf_event_paranoid below 2 or CAP_PERFMON",
 	  [](auto &) { return open_it(of_kernel_hits(), 0, -1); },
 	  2,
 	  { PERFMON, ADMIN },
 	  true },
 	{ "open_kernel_address",
-	  "a breakpoint in the kernel takes CAP_SYS_ADMIN",
-	  /* Not of a task: arm64 has none. */
+	  "a breakpoint at a kernel address requires CAP_SYS_ADMIN",
+	  /* Per CPU, because arm64 has no task breakpoints in the kernel. */
 	  [](auto &) { return open_it(in_kernel(), -1, usable_cpus().front()); },
 	  ALWAYS,
 	  { ADMIN },
 	  true },
 	{ "open_cpu",
-	  "a breakpoint on a CPU takes perf_event_paranoid below 1, or CAP_PERFMON",
+	  "a breakpoint on a CPU requires perf_event_paranoid below 1 or CAP_PERFMON",
 	  [](auto &) { return open_it(breakpoint(hit), -1, usable_cpus().front()); },
 	  1,
 	  { PERFMON, ADMIN },
 	  true },
 	{ "open_same_user",
-	  "a breakpoint on a task of the same user takes nothing more",
-	  [](auto &scene) { return open_it(breakpoint(hit), scene.nobodys, -1); },
+	  "a breakpoint on another task of the same user requires no capability",
+	  [](auto &scene) { return open_it(breakpoint(hit), scene.user_task, -1); },
 	  NEVER,
 	  {},
 	  true },
 	{ "open_other_user",
-	  "a breakpoint on a task of another user takes CAP_PERFMON",
-	  [](auto &scene) { return open_it(breakpoint(hit), scene.roots, -1); },
+	  "a breakpoint on a task of another user requires CAP_PERFMON",
+	  [](auto &scene) { return open_it(breakpoint(hit), scene.root_task, -1); },
 	  ALWAYS,
 	  { PERFMON, ADMIN },
 	  true },
 	{ "open_other_user_sigtrap",
-	  "one that traps a task of another user takes CAP_KILL too",
+	  "a breakpoint with attr.sigtrap on a task of another user also requires CAP_KILL",
 	  [](auto &scene) {
 		  if (!has_sigtrap())
 			  unavailable("the kernel has no attr.sigtrap (it came with 5.13)");
-		  return open_it(with_sigtrap(breakpoint(hit)), scene.roots, -1);
+		  return open_it(with_sigtrap(breakpoint(hit)), scene.root_task, -1);
 	  },
 	  ALWAYS,
 	  { PERFMON | KILL, ADMIN | KILL },
 	  true },
 	{ "load",
-	  "loading a program takes CAP_BPF and CAP_PERFMON",
+	  "loading a program requires CAP_BPF and CAP_PERFMON",
 	  [](auto &) { return try_least(0).valid() ? 0 : errno; },
 	  ALWAYS,
 	  { PERFMON | BPF, ADMIN },
 	  false },
 	{ "attach",
-	  "attaching takes the two descriptors and nothing else",
+	  "attaching a program by ioctl requires only the two descriptors",
 	  [](auto &scene) { return scene.event.attach(scene.filter); },
 	  NEVER,
 	  {},
 	  false },
 	{ "link",
-	  "a link takes the two descriptors and nothing else",
+	  "attaching a program by link requires only the two descriptors",
 	  [](auto &scene) {
 		  if (!scene.filter.can_link())
 			  unavailable("the kernel has no BPF links for perf events");
@@ -165,14 +170,15 @@ static int tried(const Right &right, const Scene &scene, uint64_t capabilities)
 		     }).wait();
 
 	if (!WIFEXITED(status))
-		fail("who tried it ended with wait status %#x", status);
+		fail("expected an exit code, got %s: the process that tries",
+		     status_text(status).c_str());
 	return WEXITSTATUS(status);
 }
 
 static void check_right(const Right &right)
 {
 	Pipe ready;
-	Child nobodys([&] {
+	Child user_task([&] {
 		become(NOBODY, 0);
 		ready = Pipe();
 		return pause();
@@ -186,15 +192,15 @@ static void check_right(const Right &right)
 	Filter filter;
 	Sysctl paranoid("kernel/perf_event_paranoid");
 
-	/* Before any of them attaches: what it lacks is said once, by the test itself. */
+	/* Try as root first, so that the test itself is skipped if something is unavailable. */
 	{
 		Event event(breakpoint(hit));
 
-		right.act({ filter, event, getpid(), nobodys.pid() });
+		right.act({ filter, event, getpid(), user_task.pid() });
 		paranoid.set(3);
 	}
 
-	/* Debian's kernels know a level at which only CAP_SYS_ADMIN may open an event. */
+	/* Debian kernels have a level at which opening any event requires CAP_SYS_ADMIN. */
 	const bool level_3 = Child([] {
 				     become(NOBODY, 0);
 				     return open_it(breakpoint(hit), 0, -1);
@@ -204,15 +210,17 @@ static void check_right(const Right &right)
 		paranoid.set(level);
 		for (auto &caller : callers) {
 			Event event(breakpoint(hit));
-			int err = tried(right, { filter, event, getpid(), nobodys.pid() },
+			int err = tried(right, { filter, event, getpid(), user_task.pid() },
 					caller.capabilities);
-			std::string what = std::string(caller.name) + ", perf_event_paranoid " +
-					   std::to_string(level) + ", allowed";
+			std::string what = std::string(caller.name) +
+					   " is enough at perf_event_paranoid " +
+					   std::to_string(level);
 
-			EXPECT_EQ(!err, allowed(right, caller.capabilities, level, level_3),
-				  what.c_str());
+			EXPECT_VALUE(!err, allowed(right, caller.capabilities, level, level_3),
+				     what.c_str());
 			if (err && err != EACCES && err != EPERM)
-				fail("%s: %s", what.c_str(), strerror(err));
+				fail("expected EACCES or EPERM, got %s: %s",
+				     errno_name(err).c_str(), what.c_str());
 		}
 	}
 }
@@ -224,11 +232,11 @@ static const bool added_rights = [] {
 	return true;
 }();
 
-/* --- what: nothing that the same process would not have had without a filter --- */
+/* --- rights that are granted: none that the process would not have without a filter --- */
 
 /*
- * Runs @body as somebody without rights, at the level at which nobody sees the kernel, or another.
- * The program is root's, made before: to load one takes rights.
+ * Runs @body in an unprivileged process at the given perf_event_paranoid; at level 2 users cannot
+ * monitor the kernel. Programs must be loaded before, as root.
  */
 template <typename Body> static void without_rights(Body body, int level = 2)
 {
@@ -242,14 +250,15 @@ template <typename Body> static void without_rights(Body body, int level = 2)
 			     return 0;
 		     }).wait();
 
-	EXPECT_EQ(status, 0, "the one without rights ended");
+	EXPECT_STATUS(status, 0, "the unprivileged process");
 }
 
 static constexpr Verdict verdicts[] = {
 	{ false, 0 }, { true, 0 }, { true, 1 }, { true, UINT32_MAX }
 };
 
-TEST("rights.effects", "C15", "a filter adds no sample, no signal and no count")
+TEST("rights.effects", "C15",
+     "a filter adds no sample, signal or count to those of the event without it")
 {
 	Filter filter;
 
@@ -264,14 +273,14 @@ TEST("rights.effects", "C15", "a filter adds no sample, no signal and no count")
 			hit_times(HITS);
 			ring.drain();
 
-			/* Stock kernels send the signals of what is rejected, but no more. */
+			/* Stock kernels send a signal for each rejected hit, but not more. */
 			const bool rejected = !verdict.delivers();
 			const uint64_t traps = has_sigtrap() ? HITS : 0;
 
 			EXPECT_EQ(event.count(), HITS, "hits counted");
 			EXPECT_EQ(ring.samples(), rejected ? 0 : HITS, "samples");
-			EXPECT_LE(Signals::count(SETSIG), HITS, "signals, at most");
-			EXPECT_LE(Signals::count(SIGTRAP), traps, "SIGTRAPs, at most");
+			EXPECT_LE(Signals::count(SETSIG), HITS, "signals");
+			EXPECT_LE(Signals::count(SIGTRAP), traps, "SIGTRAPs");
 			if (!rejected) {
 				EXPECT_EQ(Signals::count(SETSIG), HITS, "signals");
 				EXPECT_EQ(Signals::count(SIGTRAP), traps, "SIGTRAPs");
@@ -280,7 +289,7 @@ TEST("rights.effects", "C15", "a filter adds no sample, no signal and no count")
 	});
 }
 
-TEST("rights.signals", "C15", "the signals of a filtered event reach nobody of another user")
+TEST("rights.signals", "C15", "the signals of a filtered event reach no process of another user")
 {
 	const pid_t root = gettid();
 	Filter filter;
@@ -295,10 +304,10 @@ TEST("rights.signals", "C15", "the signals of a filtered event reach nobody of a
 				event.async(SETSIG, owner);
 				enable(event, filter, verdict);
 				hit_times(HITS);
-				/* Of what is rejected: rule C1. */
+				/* The signals of rejected hits are the subject of rule C1. */
 				if (verdict.delivers())
 					EXPECT_EQ(Signals::count(SETSIG), owner == root ? 0 : HITS,
-						  "signals to the one without rights");
+						  "signals to the unprivileged process");
 			}
 		}
 	});
@@ -319,7 +328,7 @@ static bool in_user_space(uint64_t address)
 	return !(address >> 63);
 }
 
-TEST("rights.kernel_hits", "C15", "a program sees no hit that its event excludes")
+TEST("rights.kernel_hits", "C15", "a program does not run on hits that its event excludes")
 {
 	need_kernel_hits();
 
@@ -327,15 +336,16 @@ TEST("rights.kernel_hits", "C15", "a program sees no hit that its event excludes
 
 	filter.returns(1);
 
-	/* What there is to see, for who may. */
+	/* As root the program sees hits in kernel mode. */
 	{
 		Event event(of_kernel_hits());
 
 		event.enable(filter);
 		write_twice(HITS);
-		/* The kernel may write byte by byte. */
-		EXPECT_GE(filter.runs(), 2 * HITS, "runs of the program, with the kernel's");
-		EXPECT_FALSE(in_user_space(filter.look().ip), "the last one in user space");
+		/* At least, because the kernel may write byte by byte. */
+		EXPECT_GE(filter.runs(), 2 * HITS,
+			  "runs of the program, hits in kernel mode included");
+		EXPECT_FALSE(in_user_space(filter.look().ip), "the last hit was in user mode");
 	}
 
 	const uint64_t before = filter.runs();
@@ -349,12 +359,15 @@ TEST("rights.kernel_hits", "C15", "a program sees no hit that its event excludes
 		ring.drain();
 		EXPECT_EQ(event.count(), HITS, "hits counted");
 		EXPECT_EQ(filter.runs() - before, HITS, "runs of the program");
-		EXPECT_TRUE(in_user_space(filter.look().ip), "the last one in user space");
+		EXPECT_TRUE(in_user_space(filter.look().ip), "the last hit was in user mode");
 		EXPECT_EQ(ring.samples(), HITS, "samples");
 	});
 }
 
-/* How many of the addresses that a clock shows the program are the kernel's, who is much in it. */
+/*
+ * The number of kernel addresses that a clock shows a program in a task that is often in the
+ * kernel.
+ */
 static uint64_t kernel_addresses(const Filter &filter, bool exclude_kernel)
 {
 	constexpr int ROUNDS = 400;
@@ -378,20 +391,22 @@ static uint64_t kernel_addresses(const Filter &filter, bool exclude_kernel)
 		if (filter.runs() > runs)
 			seen += !in_user_space(filter.look().ip);
 	}
-	EXPECT_GT(filter.runs(), runs, "the program ran");
+	EXPECT_GT(filter.runs(), runs, "runs of the program");
 	return seen;
 }
 
-TEST("rights.kernel_registers", "C15", "a program sees no registers that its event excludes")
+TEST("rights.kernel_registers", "C15",
+     "a program sees no registers of a mode that its event excludes")
 {
 	Filter filter(Program::LOOKS);
 
-	EXPECT_GT(kernel_addresses(filter, false), 0, "root's program saw the kernel");
+	EXPECT_GT(kernel_addresses(filter, false), 0, "kernel addresses seen by root's program");
 	without_rights(
 		[&] { EXPECT_EQ(kernel_addresses(filter, true), 0, "kernel addresses seen"); });
 }
 
-TEST("rights.modify", "C15", "MODIFY_ATTRIBUTES takes the rights that opening takes")
+TEST("rights.modify", "C15",
+     "MODIFY_ATTRIBUTES requires the rights that opening the event requires")
 {
 	Filter filter;
 
@@ -403,28 +418,29 @@ TEST("rights.modify", "C15", "MODIFY_ATTRIBUTES takes the rights that opening ta
 			[&] {
 				perf_event_attr attr = breakpoint(hit), moved;
 
-				/* At level 1 the event has the kernel's hits already. */
+				/* At level 1 users may count hits in kernel mode. */
 				attr.exclude_kernel = level > 1;
 				Event event(attr);
 
 				event.enable(filter);
 				moved = attr;
 				moved.bp_addr = in_kernel().bp_addr;
-				EXPECT_EQ(
+				EXPECT_VALUE(
 					ioctl(event.fd(), PERF_EVENT_IOC_MODIFY_ATTRIBUTES, &moved),
-					-1, "it may not move into the kernel");
+					-1,
+					"return value of moving the breakpoint into the kernel");
 				event.enable();
 				hit_times(HITS);
-				EXPECT_EQ(event.count(), HITS, "hits where it was");
+				EXPECT_EQ(event.count(), HITS, "hits at the old address");
 				EXPECT_EQ(filter.runs() - before, HITS, "runs of the program");
 			},
 			level);
 	}
 }
 
-/* --- the machine: a program that takes its time, on a hot breakpoint --- */
+/* --- the machine: a long program on a breakpoint that is hit all the time --- */
 
-/* The quickest of so many: what a busy machine adds is left out. */
+/* The fastest of @times hits, so that other load on the machine does not matter. */
 static double seconds_of_hit(int times)
 {
 	double best = 1e9;
@@ -438,7 +454,7 @@ static double seconds_of_hit(int times)
 	return best;
 }
 
-/* How long a sleep of 1 ms takes: the middle one of some, and the longest. */
+/* The durations of some sleeps of 1 ms: the median and the longest. */
 struct Sleep {
 	double usual, longest;
 };
@@ -459,15 +475,14 @@ static Sleep sleep_a_little()
 }
 
 /*
- * A program may run for as long as it likes, with interrupts off, and whoever may load one may
- * stop a CPU; but what is between two hits belongs to the others. So the bounds are in hits, with
- * what a busy CPU takes anyway.
+ * A program may run for a long time with interrupts off, and users who may load one can keep a CPU
+ * busy. Between two hits, however, other tasks must be able to run. So the bounds are multiples of
+ * a hit, plus the delay on a busy CPU.
  */
 TEST("denial.long_program", "C15",
-     "a task that hits a long program all the time can be killed, "
-     "and leaves the CPU to others")
+     "a task that keeps hitting a long program can be killed and leaves CPU time to other tasks")
 {
-	constexpr double LONG = 0.03; /* seconds of a hit, if the program can be that long */
+	constexpr double LONG = 0.03; /* intended seconds per hit */
 	static char block[FILTER_BLOCK] = { 1 };
 	const int cpu = usable_cpus().front();
 	Filter filter(Program::WORKS);
@@ -487,10 +502,10 @@ TEST("denial.long_program", "C15",
 
 		filter.works(block, turns);
 		hit_length = seconds_of_hit(3);
-		note("a hit takes %.3f ms of %lu turns, else %.3f ms", hit_length * 1e3, turns,
-		     idle * 1e3);
+		note("a hit takes %.3f ms with %lu loops in the program, %.3f ms without",
+		     hit_length * 1e3, turns, idle * 1e3);
 	}
-	EXPECT_GT(hit_length, 10 * idle, "the program is long");
+	EXPECT_GT(hit_length, 10 * idle, "seconds per hit of the long program");
 
 	Child busy([] {
 		for (;;)
@@ -508,74 +523,84 @@ TEST("denial.long_program", "C15",
 	const Sleep now = sleep_a_little();
 	const double begun = seconds_now();
 
-	EXPECT_GT(event.count(), hits, "it was hit meanwhile");
+	EXPECT_GT(event.count(), hits, "hits counted meanwhile");
 	kill(busy.pid(), SIGKILL);
 	busy.wait();
 
 	const double died = seconds_now() - begun;
 
-	note("1 ms of sleep takes %.1f ms, at most %.1f; before %.1f, %.1f; it died in %.1f ms",
+	note("a sleep of 1 ms takes %.1f ms, at most %.1f ms; without hits %.1f ms, at most "
+	     "%.1f ms; the killed task exited after %.1f ms",
 	     now.usual * 1e3, now.longest * 1e3, before.usual * 1e3, before.longest * 1e3,
 	     died * 1e3);
 	EXPECT_LT(now.usual, 10 * (hit_length + before.longest) + 0.1,
-		  "others get the CPU in 10 hits");
-	EXPECT_LT(died, 10 * (hit_length + before.longest) + 1, "it dies in 10 hits");
+		  "seconds for a sleep of 1 ms in another task");
+	EXPECT_LT(died, 10 * (hit_length + before.longest) + 1,
+		  "seconds until the killed task exits");
 }
 
-constexpr int CAME_BACK = 1 << 7; /* or its exit code tells nothing */
-static uint64_t goes_to, told;
+constexpr int CAME_BACK = 1 << 7; /* set in a valid exit code */
+static uint64_t goes_to, revealed;
 static sigjmp_buf came_back;
 
-/* What the frame of the SIGSEGV says of a hit, where a program that claims one goes to an address. */
-static int told_at(uint64_t address)
+/*
+ * A handler returns to @address in the kernel, with the flag of a hit set in its frame. Returns the
+ * flag in the frame of the SIGSEGV that follows.
+ */
+static int revealed_at(uint64_t address)
 {
 	const Handler claims(SIGUSR1, [](int, siginfo_t *, void *context) {
 		pc_of(*static_cast<ucontext_t *>(context)) = goes_to;
 		flags_of(*static_cast<ucontext_t *>(context)) |= HIT_IN_FRAME;
 	});
 	const Handler fails(SIGSEGV, [](int, siginfo_t *, void *context) {
-		told = flags_of(*static_cast<ucontext_t *>(context)) & HIT_IN_FRAME;
+		revealed = flags_of(*static_cast<ucontext_t *>(context)) & HIT_IN_FRAME;
 		siglongjmp(came_back, 1);
 	});
 
 	goes_to = address;
 	if (!sigsetjmp(came_back, 1)) {
 		raise(SIGUSR1);
-		fail("%#lx can be executed", address);
+		fail("expected SIGSEGV, got none: executing kernel address %#lx", address);
 	}
-	return CAME_BACK | told >> 16;
+	return CAME_BACK | revealed >> 16;
 }
 
-TEST("rights.kernel_breakpoint", "C15", "no signal's frame tells where the kernel has breakpoints")
+TEST("rights.kernel_breakpoint", "C15",
+     "a signal frame does not reveal where the kernel has breakpoints")
 {
 	const uint64_t text = kernel_address_of("send_sigio");
 	perf_event_attr executed = breakpoint(hit), written = in_kernel();
 
 	if (!text || !kernel_address_of("register_kprobe"))
-		unavailable("no breakpoints in the kernel's text, or no address of it");
+		unavailable("no breakpoints in the kernel's text (CONFIG_KPROBES), or no kallsyms");
 	executed.bp_addr = text;
 	executed.exclude_kernel = 0;
 	run_on(usable_cpus().front());
 
-	const auto tell = [&] {
+	const auto reveal = [&] {
 		return WEXITSTATUS(Child([&] {
 					   become(NOBODY, 0);
-					   return told_at(text);
+					   return revealed_at(text);
 				   }).wait());
 	};
-	const int nothing = tell();
+	const int nothing = reveal();
 
-	EXPECT_TRUE(nothing & CAME_BACK, "it comes back from where it goes");
+	EXPECT_TRUE(nothing & CAME_BACK, "the process returned from the kernel address");
 	for (const perf_event_attr &attr : { executed, written }) {
 		Event event(attr, -1, usable_cpus().front());
 
 		event.enable();
-		EXPECT_EQ(tell(), nothing, "what the frame tells of the breakpoint");
+		EXPECT_HEX(reveal(), nothing, "what the signal frame reveals");
 	}
 }
 
-/* Each hit would send a signal, and each signal hit: the limit ends it, should nothing else. */
-TEST("denial.own_signal", "C15", "a breakpoint in what sends its signal does not hit for ever")
+/*
+ * Each hit sends a signal, and sending a signal hits. The limit ends the loop if the kernel does
+ * not.
+ */
+TEST("denial.own_signal", "C15",
+     "a breakpoint on send_sigio(), which sends the breakpoint's own signal, does not loop forever")
 {
 	constexpr uint64_t FOR_EVER = 1000;
 	perf_event_attr attr = breakpoint(hit);
@@ -586,13 +611,13 @@ TEST("denial.own_signal", "C15", "a breakpoint in what sends its signal does not
 	attr.bp_addr = kernel_address_of("send_sigio");
 	attr.exclude_kernel = 0;
 	if (!attr.bp_addr)
-		unavailable("/proc/kallsyms does not say where send_sigio() is");
-	/* Without it the kernel takes all of its text to be out of bounds. */
+		unavailable("/proc/kallsyms has no address of send_sigio()");
+	/* Without kprobes the kernel refuses breakpoints anywhere in its text. */
 	if (!kernel_address_of("register_kprobe"))
 		unavailable("no breakpoints in the kernel's text (CONFIG_KPROBES)");
 	run_on(usable_cpus().front());
 
-	/* Not of a task: arm64 has none in the kernel. */
+	/* Per CPU, because arm64 has no task breakpoints in the kernel. */
 	Event event(attr, -1, usable_cpus().front());
 
 	event.async(SETSIG, gettid());
@@ -601,12 +626,12 @@ TEST("denial.own_signal", "C15", "a breakpoint in what sends its signal does not
 	if (fcntl(pipe.out.get(), F_SETOWN, getpid()) || fcntl(pipe.out.get(), F_SETFL, O_ASYNC))
 		setup_failed("F_SETOWN and O_ASYNC of a pipe", errno);
 	event.must_refresh(FOR_EVER);
-	/* Sends SIGIO for the pipe, which is the first hit. */
+	/* The SIGIO of the pipe is the first hit. */
 	if (write(pipe.in.get(), "", 1) != 1)
 		setup_failed("write to a pipe", errno);
 	usleep(100'000);
 	EXPECT_EQ(Signals::count(SIGIO), 1, "signals of the pipe");
-	EXPECT_GT(event.count(), 0, "send_sigio() is hit");
-	EXPECT_LT(event.count(), FOR_EVER, "it is not hit until the limit is used up");
-	EXPECT_GT(Signals::count(SETSIG), 0, "a hit sends its signal");
+	EXPECT_GT(event.count(), 0, "hits of send_sigio()");
+	EXPECT_LT(event.count(), FOR_EVER, "hits of send_sigio()");
+	EXPECT_GT(Signals::count(SETSIG), 0, "signals for hits");
 }

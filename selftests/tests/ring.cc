@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * C1, C2, C3 for what waits for and reads an event: the ring buffer in its modes, the ways to wait
+ * C1, C2 and C3 for readers of an event: the modes of the ring buffer, the system calls that wait
  * for it, and the formats of read(2).
  */
 #include <poll.h>
@@ -11,16 +11,16 @@
 
 #include "tests/common.h"
 
-/* Of a sample with IP and ADDR, and the header. */
+/* The size of a sample with its header, IP and ADDR. */
 static constexpr uint64_t SAMPLE_BYTES = 24;
 
-/* So many hits of one verdict. */
+/* Consecutive hits for which the program returns the same value. */
 struct Burst {
 	uint32_t verdict;
 	uint64_t hits;
 };
 
-/* How often poll(2) was ready, asked after each of the hits. */
+/* How often poll(2), called after each hit, was ready. */
 static uint64_t polls_in(Filter &filter, const Ring &ring, const Burst &burst)
 {
 	uint64_t polls = 0;
@@ -33,10 +33,7 @@ static uint64_t polls_in(Filter &filter, const Ring &ring, const Burst &burst)
 	return polls;
 }
 
-/*
- * Ways to be woken less often than at every sample. After WAKE_AFTER samples there has to be one
- * wakeup: of these, and not of the hits.
- */
+/* Settings for fewer wakeups: one after every WAKE_AFTER samples, not after as many hits. */
 static constexpr uint64_t WAKE_AFTER = 4;
 
 static const struct {
@@ -48,7 +45,7 @@ static const struct {
 	{ "watermark", "a watermark of N samples",
 	  [](auto &attr) {
 		  attr.watermark = 1;
-		  /* The kernel wakes once there is more than that. */
+		  /* The kernel wakes up readers when there are more bytes than that. */
 		  attr.wakeup_watermark = WAKE_AFTER * SAMPLE_BYTES - 1;
 	  } },
 };
@@ -69,11 +66,12 @@ static void check_late_wakeup(void (*set)(perf_event_attr &attr))
 	Ring ring(event);
 
 	event.enable(filter);
-	EXPECT_EQ(polls_in(filter, ring, { 1, BEFORE }), 0, "wakeups, one sample too few");
+	EXPECT_EQ(polls_in(filter, ring, { 1, BEFORE }), 0, "wakeups before the Nth sample");
 	EXPECT_EQ(polls_in(filter, ring, { 0, HITS }), 0, "wakeups for rejected hits");
-	EXPECT_EQ(polls_in(filter, ring, { 1, 1 }), 1, "wakeups for the last sample due");
-	EXPECT_EQ(polls_in(filter, ring, { 0, HITS }), 0, "wakeups for rejected hits after it");
-	EXPECT_EQ(polls_in(filter, ring, { 1, BEFORE }), 0, "wakeups, one sample too few again");
+	EXPECT_EQ(polls_in(filter, ring, { 1, 1 }), 1, "wakeups for the Nth sample");
+	EXPECT_EQ(polls_in(filter, ring, { 0, HITS }), 0,
+		  "wakeups for rejected hits after the Nth sample");
+	EXPECT_EQ(polls_in(filter, ring, { 1, BEFORE }), 0, "wakeups before the next Nth sample");
 	ring.drain();
 	EXPECT_EQ(ring.samples(), 2 * BEFORE + 1, "samples");
 	EXPECT_EQ(event.count(), 2 * HITS + 2 * BEFORE + 1, "hits counted");
@@ -95,7 +93,7 @@ static void check_late_wakeup_accepted(void (*set)(perf_event_attr &attr))
 	}
 }
 
-/* Whether the caller, asking once and without waiting, is told that @fd is ready. */
+/* Each of these functions asks once, without waiting, whether @fd is ready. */
 static bool ready_in_poll(int fd)
 {
 	pollfd poller = { fd, POLLIN, 0 };
@@ -119,22 +117,22 @@ template <uint32_t flags> static bool ready_in_epoll(int fd)
 	epoll_event event = {};
 
 	event.events = EPOLLIN | flags;
-	/* EEXIST, but for the first time. */
+	/* Fails with EEXIST except for the first time. */
 	epoll_ctl(waiter.get(), EPOLL_CTL_ADD, fd, &event);
 	return epoll_wait(waiter.get(), &event, 1, 0) == 1 && event.events == EPOLLIN;
 }
 
 static const struct {
-	const char *name;
+	const char *name, *title;
 	bool (*ready)(int fd);
 } waiters[] = {
-	{ "poll", ready_in_poll },
-	{ "select", ready_in_select },
-	{ "epoll", ready_in_epoll<0> },
-	{ "epoll_edge", ready_in_epoll<EPOLLET> },
+	{ "poll", "poll()", ready_in_poll },
+	{ "select", "select()", ready_in_select },
+	{ "epoll", "epoll_wait()", ready_in_epoll<0> },
+	{ "epoll_edge", "epoll_wait() with EPOLLET", ready_in_epoll<EPOLLET> },
 };
 
-/* With O_ASYNC as well, since on an old kernel a rejected hit wakes the waiters only then. */
+/* With O_ASYNC, because only then does a rejected hit wake up waiters on an old kernel. */
 static void check_waiter(bool (*ready)(int fd), Verdict verdict)
 {
 	Filter filter;
@@ -145,7 +143,7 @@ static void check_waiter(bool (*ready)(int fd), Verdict verdict)
 
 	event.async();
 	enable(event, filter, verdict);
-	EXPECT_FALSE(ready(event.fd()), "ready before the first hit");
+	EXPECT_FALSE(ready(event.fd()), "the event is ready before the first hit");
 	for (uint64_t i = 0; i < HITS; i++) {
 		hit(i);
 		after_hits += ready(event.fd());
@@ -154,8 +152,8 @@ static void check_waiter(bool (*ready)(int fd), Verdict verdict)
 
 	bool delivers = verdict.delivers();
 
-	EXPECT_EQ(after_hits, delivers ? HITS : 0, "times ready after a hit");
-	EXPECT_EQ(again, 0, "times ready once more with no further hit");
+	EXPECT_EQ(after_hits, delivers ? HITS : 0, "times that the event was ready after a hit");
+	EXPECT_EQ(again, 0, "times that the event was ready again without another hit");
 }
 
 static const bool added = [] {
@@ -164,16 +162,17 @@ static const bool added = [] {
 
 		add_test({ name + ".rejected", "C1", "rejected hits do not count towards " + what,
 			   [&w] { check_late_wakeup(w.set); } });
-		add_test({ name + ".accepted", "C2", what + " wakes at every Nth accepted hit",
+		add_test({ name + ".accepted", "C2", what + " wakes up on every Nth accepted hit",
 			   [&w] { check_late_wakeup_accepted(w.set); } });
 	}
 	for (auto &w : waiters) {
-		std::string name = std::string("ring.") + w.name;
+		std::string name = std::string("ring.") + w.name, title = w.title;
 
-		add_test({ name + ".rejected", "C1", "nothing is ready after a rejected hit",
+		add_test({ name + ".rejected", "C1",
+			   title + " does not report an event as ready after a rejected hit",
 			   [&w] { check_waiter(w.ready, rejects); } });
 		add_test({ name + ".accepted", "C2",
-			   "an accepted hit is ready once, as with no program", [&w] {
+			   title + " reports an event as ready once after an accepted hit", [&w] {
 				   check_waiter(w.ready, no_program);
 				   check_waiter(w.ready, { true, 1 });
 			   } });
@@ -189,7 +188,7 @@ static perf_event_attr backward()
 	return attr;
 }
 
-TEST("ring.overwrite.rejected", "C1", "rejected hits push nothing out of a ring that overwrites")
+TEST("ring.overwrite.rejected", "C1", "rejected hits push no sample out of an overwriting ring")
 {
 	Filter filter;
 	Event event(backward());
@@ -199,17 +198,18 @@ TEST("ring.overwrite.rejected", "C1", "rejected hits push nothing out of a ring 
 	event.enable(filter);
 	hit_times(2 * fit);
 	ring.drain();
-	EXPECT_EQ(ring.samples(), 0, "samples, all rejected");
+	EXPECT_EQ(ring.samples(), 0, "samples of rejected hits");
 	filter.returns(1);
 	hit_times(HITS);
 	filter.returns(0);
 	hit_times(2 * fit);
 	ring.drain();
-	EXPECT_EQ(ring.samples(), HITS, "samples, rejected hits around them");
+	EXPECT_EQ(ring.samples(), HITS, "samples after more rejected hits");
 	EXPECT_EQ(event.count(), 4 * fit + HITS, "hits counted");
 }
 
-TEST("ring.overwrite.accepted", "C2", "a ring that overwrites keeps the newest accepted hits")
+TEST("ring.overwrite.accepted", "C2",
+     "an overwriting ring keeps the samples of the newest accepted hits")
 {
 	for (bool attached : { false, true }) {
 		Filter filter;
@@ -220,8 +220,8 @@ TEST("ring.overwrite.accepted", "C2", "a ring that overwrites keeps the newest a
 		enable(event, filter, { attached, 1 });
 		hit_times(2 * fit);
 		ring.drain();
-		EXPECT_EQ(ring.samples(), fit, "samples kept");
-		EXPECT_EQ(ring.records(PERF_RECORD_LOST), 0, "lost records");
+		EXPECT_EQ(ring.samples(), fit, "samples kept in the ring");
+		EXPECT_EQ(ring.records(PERF_RECORD_LOST), 0, "PERF_RECORD_LOST records");
 		EXPECT_EQ(filter.runs(), attached ? 2 * fit : 0, "runs of the program");
 	}
 }
@@ -235,7 +235,7 @@ static perf_event_attr counting_lost()
 	return attr;
 }
 
-TEST("ring.full.rejected", "C1", "rejected hits on a full ring are not lost samples")
+TEST("ring.full.rejected", "C1", "rejected hits on a full ring do not produce PERF_RECORD_LOST")
 {
 	constexpr uint64_t VALUE = 0, LOST = 1;
 	Filter filter;
@@ -248,17 +248,17 @@ TEST("ring.full.rejected", "C1", "rejected hits on a full ring are not lost samp
 	hit_times(fit);
 	filter.returns(0);
 	hit_times(HITS);
-	EXPECT_EQ(event.read_words()[LOST], 0, "PERF_FORMAT_LOST");
+	EXPECT_EQ(event.read_words()[LOST], 0, "lost samples in PERF_FORMAT_LOST");
 	ring.drain();
 	filter.returns(1);
 	hit(0);
 	ring.drain();
 	EXPECT_EQ(ring.samples(), fit + 1, "samples");
-	EXPECT_EQ(ring.lost(), 0, "lost, as PERF_RECORD_LOST has it");
+	EXPECT_EQ(ring.lost(), 0, "samples reported by PERF_RECORD_LOST");
 	EXPECT_EQ(event.read_words()[VALUE], fit + HITS + 1, "hits counted");
 }
 
-TEST("ring.full.accepted", "C2", "accepted hits on a full ring are lost, and said to be")
+TEST("ring.full.accepted", "C2", "accepted hits on a full ring are lost and reported as lost")
 {
 	constexpr uint64_t LOST = 1;
 
@@ -271,16 +271,16 @@ TEST("ring.full.accepted", "C2", "accepted hits on a full ring are lost, and sai
 		enable(event, filter, { attached, 1 });
 		hit_times(fit + HITS);
 		ring.drain();
-		EXPECT_EQ(event.read_words()[LOST], HITS, "PERF_FORMAT_LOST");
-		/* Space again: the record of what was lost comes ahead of the next sample. */
+		EXPECT_EQ(event.read_words()[LOST], HITS, "lost samples in PERF_FORMAT_LOST");
+		/* There is space again: the record of the lost samples precedes the next sample. */
 		hit(0);
 		ring.drain();
 		EXPECT_EQ(ring.samples(), fit + 1, "samples");
-		EXPECT_EQ(ring.lost(), HITS, "lost, as PERF_RECORD_LOST has it");
+		EXPECT_EQ(ring.lost(), HITS, "samples reported by PERF_RECORD_LOST");
 	}
 }
 
-TEST("ring.read.formats", "C3", "read(2) gives the hits and the id whatever the program says")
+TEST("ring.read.formats", "C3", "read() returns the count and the id, whatever the program returns")
 {
 	for (Verdict verdict : { no_program, rejects, Verdict{ true, 1 } }) {
 		perf_event_attr attr = breakpoint(hit);
@@ -298,20 +298,21 @@ TEST("ring.read.formats", "C3", "read(2) gives the hits and the id whatever the 
 		std::vector<uint64_t> words = event.read_words();
 
 		if (words.size() != WORDS)
-			fail("read(2) gave %zu words", words.size());
-		EXPECT_EQ(words[VALUE], HITS, "value");
-		EXPECT_EQ(words[RUNNING], words[ENABLED], "time running, against enabled");
-		EXPECT_EQ(words[ID], event.id(), "id");
+			fail("expected %d words from read(), got %zu", WORDS, words.size());
+		EXPECT_EQ(words[VALUE], HITS, "hits read");
+		EXPECT_VALUE(words[RUNNING], words[ENABLED], "time running, equal to time enabled");
+		EXPECT_VALUE(words[ID], event.id(), "id of the event");
 	}
 }
 
-TEST("ring.read.group", "C3", "a read of a group has the hits of a rejecting and an accepting one")
+TEST("ring.read.group", "C3",
+     "reading a group returns the counts of a rejecting and of an accepting event")
 {
 	perf_event_attr first = breakpoint(hit), second = breakpoint(hit_other);
 	Filter rejecting, accepting;
 
 	first.read_format = second.read_format = PERF_FORMAT_GROUP | PERF_FORMAT_ID;
-	second.disabled = 0; /* goes by the leader */
+	second.disabled = 0; /* enabled and disabled with its leader */
 
 	Event leader(first), sibling(second, 0, -1, &leader);
 	Ring leader_ring(leader), sibling_ring(sibling);
@@ -328,19 +329,19 @@ TEST("ring.read.group", "C3", "a read of a group has the hits of a rejecting and
 	std::vector<uint64_t> words = leader.read_words();
 
 	if (words.size() != WORDS)
-		fail("read(2) gave %zu words", words.size());
-	EXPECT_EQ(words[NUMBER], 2, "events");
-	EXPECT_EQ(words[VALUE], HITS, "value of the leader");
-	EXPECT_EQ(words[ID], leader.id(), "id of the leader");
-	EXPECT_EQ(words[SIBLING_VALUE], 2 * HITS, "value of the sibling");
-	EXPECT_EQ(words[SIBLING_ID], sibling.id(), "id of the sibling");
+		fail("expected %d words from read(), got %zu", WORDS, words.size());
+	EXPECT_EQ(words[NUMBER], 2, "events in the group");
+	EXPECT_EQ(words[VALUE], HITS, "hits read for the leader");
+	EXPECT_VALUE(words[ID], leader.id(), "id of the leader");
+	EXPECT_EQ(words[SIBLING_VALUE], 2 * HITS, "hits read for the sibling");
+	EXPECT_VALUE(words[SIBLING_ID], sibling.id(), "id of the sibling");
 	leader_ring.drain();
 	sibling_ring.drain();
 	EXPECT_EQ(leader_ring.samples(), 0, "samples of the leader");
 	EXPECT_EQ(sibling_ring.samples(), 2 * HITS, "samples of the sibling");
 }
 
-TEST("ring.shared", "C1", "of two events on one ring only the accepting one writes to it")
+TEST("ring.shared", "C1", "of two events that share a ring, only the accepting one writes samples")
 {
 	Filter rejecting, accepting;
 	Event quiet(breakpoint(hit)), loud(breakpoint(hit_other));
@@ -354,19 +355,20 @@ TEST("ring.shared", "C1", "of two events on one ring only the accepting one writ
 	loud.enable();
 	for (uint64_t i = 0; i < HITS; i++) {
 		hit(i);
-		EXPECT_FALSE(ring.poll_ready(), "ready after a rejected hit");
+		EXPECT_FALSE(ring.poll_ready(), "the event is ready after a rejected hit");
 		hit_other(i);
-		EXPECT_TRUE(ring.poll_ready(), "ready after an accepted hit");
+		EXPECT_TRUE(ring.poll_ready(), "the event is ready after an accepted hit");
 	}
 	ring.drain();
 	EXPECT_EQ(ring.samples(), HITS, "samples");
-	EXPECT_EQ(ring.samples_at(reinterpret_cast<void *>(hit_other)), HITS, "accepted samples");
-	EXPECT_EQ(quiet.count(), HITS, "hits counted by the rejecting one");
+	EXPECT_EQ(ring.samples_at(reinterpret_cast<void *>(hit_other)), HITS,
+		  "samples at the accepted address");
+	EXPECT_EQ(quiet.count(), HITS, "hits counted by the rejecting event");
 }
 
 /*
- * The kernel writes the record on the way back to user mode, so there is nothing to wait for. What
- * has to be done before the program runs is more for one that can see the sample.
+ * The kernel writes the record before it returns to user mode, so there is nothing to wait for. For
+ * a program that can see the sample, more of the sample is filled in before the program runs.
  */
 static void check_deferred_callchain(Program program, bool accept)
 {
@@ -375,7 +377,7 @@ static void check_deferred_callchain(Program program, bool accept)
 	Ring ring(event);
 
 	if (!DEFERS_CALLCHAINS)
-		unavailable("Linux defers no callchain on this architecture");
+		unavailable("Linux does not defer callchains on this architecture");
 	filter.returns(accept);
 	event.enable(filter);
 	hit_times(HITS);
@@ -398,8 +400,9 @@ TEST("ring.deferred_callchain.accepted", "C2", "an accepted hit leaves its defer
 	check_deferred_callchain(Program::READS_SAMPLE, true);
 }
 
-/* As long as what stands in it, in words: header, IP, ADDR, how many frames, and these. */
-TEST("ring.deferred_callchain.size", "C2", "a sample has no room for what its program alone saw")
+/* A sample consists of header, IP, ADDR, the number of frames, and the frames. */
+TEST("ring.deferred_callchain.size", "C2",
+     "the size of a sample does not include a callchain that only its program saw")
 {
 	Filter filter(Program::READS_SAMPLE);
 	Event event(with_deferred_callchain(breakpoint(hit)));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A program that shares a map with a task in bpf(2), which it preempts in the midst of it: C6. In
- * user mode and in the kernel's accesses to user memory every hit runs the program, and what the
- * helpers tell it is what they would tell one that is alone.
+ * A program that shares a map with a task that it has preempted in bpf(2): C6. Every hit in user
+ * mode and in the kernel's accesses to user memory must run the program, and its helpers must work
+ * as if the map were not shared.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -26,7 +26,7 @@
 
 using Value = std::vector<char>;
 
-/* What the task has that is in bpf(2). */
+/* The data of the task that calls bpf(2). */
 struct Churn {
 	int map;
 	std::vector<uint32_t> keys;
@@ -89,7 +89,7 @@ static void churn_stacks(Churn &c)
 	}
 }
 
-/* bpf(2) has nothing to do with a ring, so it is a map beside it. */
+/* bpf(2) has no operation on a ring buffer, so use another map. */
 static void churn_beside(Churn &c)
 {
 	static const Fd beside(bpf_map_create(BPF_MAP_TYPE_ARRAY, nullptr, sizeof(uint32_t),
@@ -99,7 +99,7 @@ static void churn_beside(Churn &c)
 	bpf_map_lookup_elem(beside.get(), &key, c.values.data());
 }
 
-/* Of its own and of the program's task; by descriptors, which stand for tasks. */
+/* The keys of task storage are descriptors of processes. */
 static void churn_tasks(Churn &c)
 {
 	static const Fd process(syscall(SYS_pidfd_open, getpid(), 0));
@@ -114,7 +114,7 @@ using Hits = uint64_t (*)(int in, int out);
 static constexpr uint64_t BATCH = 10;
 static volatile uint64_t watched;
 
-/* A byte that the task writes comes out of the pipe into the same word, which the kernel writes. */
+/* The task writes the word, and then the kernel does, in read() from a pipe. */
 static uint64_t write_watched(int in, int out)
 {
 	for (uint64_t i = 0; i < BATCH; i++) {
@@ -127,7 +127,7 @@ static uint64_t write_watched(int in, int out)
 	return (WATCHES_KERNEL ? 2 : 1) * BATCH;
 }
 
-/* The same with pages that nobody has touched. */
+/* The same with page faults, on untouched pages. */
 static uint64_t fault(int in, int out)
 {
 	const size_t page = sysconf(_SC_PAGESIZE), size = 2 * BATCH * page;
@@ -161,16 +161,20 @@ static perf_event_attr event_of(bool faults)
 }
 
 static const struct Shared {
-	const char *name;
+	const char *name, *title;
 	void (*churn)(Churn &churn);
 	Hits hits;
-	bool of_faults = false; /* hits of an event on page faults, not of a watchpoint */
+	bool of_faults = false; /* the hits are page faults, not those of a watchpoint */
 } shared_maps[] = {
-	{ "hash", churn_hash, write_watched },		{ "lru_hash", churn_hash, write_watched },
-	{ "lpm_trie", churn_trie, write_watched },	{ "queue", churn_queue, write_watched },
-	{ "stack", churn_queue, write_watched },	{ "ringbuf", churn_beside, write_watched },
-	{ "stack_map", churn_stacks, write_watched },	{ "build_ids", churn_stacks, fault, true },
-	{ "task_storage", churn_tasks, write_watched },
+	{ "hash", "a hash map", churn_hash, write_watched },
+	{ "lru_hash", "an LRU hash map", churn_hash, write_watched },
+	{ "lpm_trie", "an LPM trie", churn_trie, write_watched },
+	{ "queue", "a queue", churn_queue, write_watched },
+	{ "stack", "a stack", churn_queue, write_watched },
+	{ "ringbuf", "a BPF ring buffer", churn_beside, write_watched },
+	{ "stack_map", "a map of stack traces", churn_stacks, write_watched },
+	{ "build_ids", "a map of stack traces with build IDs", churn_stacks, fault, true },
+	{ "task_storage", "task storage", churn_tasks, write_watched },
 };
 
 /* The program in_NAME and the map NAME of shared.bpf.c. */
@@ -195,7 +199,7 @@ public:
 	const bpf_map *map() const { return map_; }
 	int prog_fd() const { return program_.prog_fd(); }
 	const volatile auto *globals() const { return program_.globals(); }
-	/* What the program will find. */
+	/* Creates the elements that the program looks up. */
 	void prepare() const
 	{
 		uint32_t prefix[] = { 32, SHARED_KEYS };
@@ -263,7 +267,7 @@ static void check_shared(const Shared &shared)
 
 	while (!rounds)
 		sched_yield();
-	/* To preempt it as soon as the timer fires. */
+	/* Preempt the task in bpf() as soon as the timer fires. */
 	if (!sched_setscheduler(0, SCHED_FIFO, &realtime)) {
 		Event event(event_of(shared.of_faults));
 		Ring ring(event);
@@ -290,7 +294,7 @@ static void check_shared(const Shared &shared)
 
 	note("%lu of %lu hits lost, %lu rounds of bpf()", counted - runs, counted, rounds.load());
 	if (wrong)
-		note("%lu times a helper said what it should not, the last time %ld", wrong,
+		note("%lu times a helper failed, the last time with %ld", wrong,
 		     long(program.globals()->said));
 	EXPECT_GE(counted, hits, "hits counted");
 	EXPECT_EQ(runs, counted, "runs of the program");
@@ -298,14 +302,10 @@ static void check_shared(const Shared &shared)
 }
 
 static const bool added = [] {
-	for (const Shared &shared : shared_maps) {
-		std::string what = shared.name;
-
-		for (char &c : what)
-			c = c == '_' ? ' ' : c;
+	for (const Shared &shared : shared_maps)
 		add_test({ std::string("races.shared_map.") + shared.name, "C6",
-			   "a hit amid bpf() on the " + what + " that its program uses runs it",
+			   std::string("a program that uses ") + shared.title +
+				   " runs on every hit although it preempts a task in bpf()",
 			   [&shared] { check_shared(shared); } });
-	}
 	return true;
 }();

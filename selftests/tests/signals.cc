@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* C1, C2: who gets a signal for a hit, what comes with it, and what a limit makes of it. */
+/* C1 and C2: the recipient of a hit's signal, its siginfo, and the effect of a limit on it. */
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "lib/gate.h"
+#include "lib/kernel.h"
 #include "lib/program.h"
 #include "tests/common.h"
 
@@ -21,7 +22,7 @@ static void mask(int how, int sig)
 		setup_failed("sigprocmask", errno);
 }
 
-/* Keeps @sig pending, in this thread and in those and the children that it starts. */
+/* Blocks @sig in this thread, and in the threads and children that it creates. */
 static void block(int sig)
 {
 	mask(SIG_BLOCK, sig);
@@ -40,8 +41,8 @@ static bool is_pending(int sig)
 }
 
 /*
- * The blocked signals @sig of events that the caller was sent before one of sigqueue(3), which
- * ends them: real-time signals stay in order.
+ * Waits for the blocked signal @sig, and returns the number of those from events before the one
+ * from sigqueue(3), which is the last one because real-time signals are queued in order.
  */
 static uint64_t events_received(int sig)
 {
@@ -64,7 +65,7 @@ static void end_events(int sig, pid_t pid)
 		setup_failed("sigqueue", errno);
 }
 
-/* HITS hits whose signals go to @owner, which is this process or another one. */
+/* Hits HITS times, with @owner as the recipient of the signals. */
 static void hit_for(int owner_type, pid_t owner, Verdict verdict)
 {
 	Filter filter;
@@ -81,7 +82,7 @@ static uint64_t delivered(Verdict verdict)
 	return verdict.delivers() ? HITS : 0;
 }
 
-/* A thread that owns the event, beside the one that hits and must not be sent a thing. */
+/* Another thread owns the event. The thread that hits must not receive a signal. */
 static void check_owning_thread(Verdict verdict)
 {
 	Gate ready, done;
@@ -93,15 +94,15 @@ static void check_owning_thread(Verdict verdict)
 		tid = gettid();
 		ready.open();
 		done.pass();
-		/* To the process, but this thread alone waits for it. */
+		/* The last signal is for the process, but only this thread waits for it. */
 		received = events_received(SETSIG);
 	});
 
 	ready.pass();
 	hit_for(F_OWNER_TID, tid, verdict);
-	EXPECT_FALSE(is_pending(SETSIG), "a signal for another thread");
+	EXPECT_FALSE(is_pending(SETSIG), "a signal for another thread is pending here");
 	done.open();
-	/* What is sent to a thread it takes ahead of what is sent to the process. */
+	/* A thread dequeues its own signals before those of its process. */
 	end_events(SETSIG, getpid());
 	owner.join();
 	EXPECT_EQ(received, delivered(verdict), "signals to the thread");
@@ -113,12 +114,12 @@ static void check_owning_process(Verdict verdict)
 	Child owner([=] { return events_received(SETSIG); });
 
 	hit_for(F_OWNER_PID, owner.pid(), verdict);
-	EXPECT_FALSE(is_pending(SETSIG), "a signal for another process");
+	EXPECT_FALSE(is_pending(SETSIG), "a signal for another process is pending here");
 	end_events(SETSIG, owner.pid());
 	EXPECT_EQ(WEXITSTATUS(owner.wait()), delivered(verdict), "signals to the process");
 }
 
-/* The group has this process, which the harness has made its leader, and its child. */
+/* The process group consists of this process, which is its leader, and a child. */
 static void check_owning_group(Verdict verdict)
 {
 	block(SETSIG);
@@ -128,24 +129,24 @@ static void check_owning_group(Verdict verdict)
 	for (pid_t pid : { getpid(), other.pid() })
 		end_events(SETSIG, pid);
 	EXPECT_EQ(events_received(SETSIG), delivered(verdict), "signals to the leader");
-	EXPECT_EQ(WEXITSTATUS(other.wait()), delivered(verdict), "signals to its child");
+	EXPECT_EQ(WEXITSTATUS(other.wait()), delivered(verdict), "signals to the leader's child");
 }
 
 static const struct {
-	const char *name;
+	const char *name, *title;
 	void (*check)(Verdict verdict);
 } owners[] = {
-	{ "thread", check_owning_thread },
-	{ "process", check_owning_process },
-	{ "group", check_owning_group },
+	{ "thread", "thread", check_owning_thread },
+	{ "process", "process", check_owning_process },
+	{ "group", "process group", check_owning_group },
 };
 
-/* A limit, and what goes on around each of the accepted hits. */
+/* A limit, and the number of rejected hits around each accepted one. */
 static const struct {
 	uint64_t limit, rejected;
 } limits[] = { { 1, 0 }, { 1, HITS }, { LIMIT, 0 }, { LIMIT, 1 }, { LIMIT, HITS } };
 
-/* Rejected hits come before, between and after the accepted ones, and change nothing for them. */
+/* Rejected hits before, between and after the accepted ones must not change anything for these. */
 static void check_limit(uint64_t limit, uint64_t rejected)
 {
 	Filter filter;
@@ -159,7 +160,7 @@ static void check_limit(uint64_t limit, uint64_t rejected)
 	for (uint64_t i = 0; i < limit; i++) {
 		filter.returns(0);
 		hit_times(rejected);
-		EXPECT_EQ(Signals::count(SETSIG, POLL_HUP), 0, "POLL_HUP before the limit");
+		EXPECT_EQ(Signals::count(SETSIG, POLL_HUP), 0, "POLL_HUPs before the limit");
 		filter.returns(1);
 		hit(i);
 		EXPECT_EQ(Signals::count(SETSIG), i + 1, "signals up to this accepted hit");
@@ -175,34 +176,38 @@ static void check_limit(uint64_t limit, uint64_t rejected)
 	EXPECT_EQ(event.count(), hits, "hits counted until the limit");
 	EXPECT_EQ(filter.runs(), hits, "runs of the program");
 	EXPECT_EQ(ring.samples(), limit, "samples");
-	EXPECT_EQ(Signals::count(SETSIG, POLL_IN), limit - 1, "POLL_IN");
-	EXPECT_EQ(Signals::count(SETSIG, POLL_HUP), 1, "POLL_HUP");
+	EXPECT_EQ(Signals::count(SETSIG, POLL_IN), limit - 1, "POLL_INs");
+	EXPECT_EQ(Signals::count(SETSIG, POLL_HUP), 1, "POLL_HUPs");
 }
 
 static const bool added = [] {
 	for (auto &o : owners) {
-		std::string name = std::string("signals.owner.") + o.name, to = o.name;
+		std::string name = std::string("signals.owner.") + o.name, title = o.title;
 
-		add_test({ name + ".rejected", "C1", "rejected hits signal no owning " + to,
+		add_test({ name + ".rejected", "C1",
+			   "rejected hits do not signal the owning " + title,
 			   [&o] { o.check(rejects); } });
-		add_test({ name + ".accepted", "C2", "accepted hits signal the owning " + to, [&o] {
-				  o.check(no_program);
-				  o.check({ true, 1 });
-			  } });
+		add_test({ name + ".accepted", "C2", "accepted hits signal the owning " + title,
+			   [&o] {
+				   o.check(no_program);
+				   o.check({ true, 1 });
+			   } });
 	}
 	for (auto &l : limits) {
 		std::string limit = std::to_string(l.limit), rejected = std::to_string(l.rejected);
 
 		add_test({ "signals.limit_" + limit + ".among_" + rejected,
 			   l.rejected ? "C1" : "C2",
-			   "accepted hit " + limit + " is the POLL_HUP, " + rejected +
-				   " rejected around each",
+			   "with a limit of " + limit + ", accepted hit " + limit +
+				   " sends POLL_HUP, with " + rejected +
+				   " rejected hits around each accepted one",
 			   [&l] { check_limit(l.limit, l.rejected); } });
 	}
 	return true;
 }();
 
-TEST("signals.limit.added", "C1", "REFRESH adds to what rejected hits have left of a limit")
+TEST("signals.limit.added", "C1",
+     "REFRESH adds to the limit that rejected hits have left untouched")
 {
 	constexpr uint64_t FIRST = 2, MORE = 3;
 	Filter filter;
@@ -218,11 +223,12 @@ TEST("signals.limit.added", "C1", "REFRESH adds to what rejected hits have left 
 	filter.returns(1);
 	hit_times(HITS);
 	EXPECT_EQ(event.count(), 2 * HITS + FIRST + MORE, "hits counted until the limit");
-	EXPECT_EQ(Signals::count(SETSIG, POLL_IN), FIRST + MORE - 1, "POLL_IN");
-	EXPECT_EQ(Signals::count(SETSIG, POLL_HUP), 1, "POLL_HUP");
+	EXPECT_EQ(Signals::count(SETSIG, POLL_IN), FIRST + MORE - 1, "POLL_INs");
+	EXPECT_EQ(Signals::count(SETSIG, POLL_HUP), 1, "POLL_HUPs");
 }
 
-TEST("signals.limit.late", "C2", "a limit is what REFRESH says, whatever was accepted before it")
+TEST("signals.limit.late", "C2",
+     "REFRESH sets the limit regardless of hits that were accepted before")
 {
 	Filter filter;
 	Event event(breakpoint(hit));
@@ -237,8 +243,63 @@ TEST("signals.limit.late", "C2", "a limit is what REFRESH says, whatever was acc
 	EXPECT_EQ(event.count(), HITS + LIMIT, "hits counted until the limit");
 }
 
-/* It wakes whoever polls the event of its parent, which may still have a signal to send. */
-TEST("signals.child_exit", "C1", "a child that exits sends nothing for the hits that were rejected")
+/*
+ * The kernel disables an event at its limit in an interrupt. Until then, interrupts may be off: here, the function
+ * that is hit runs once for each event of a group that is disabled.
+ */
+TEST("signals.limit.interrupts_off", "C2", "no hit is delivered above the limit while interrupts are off")
+{
+	constexpr int MEMBERS = 5;
+	perf_event_attr attr = breakpoint(hit);
+	const perf_event_attr member = software(PERF_COUNT_SW_DUMMY);
+	const int cpu = usable_cpus().front();
+
+	attr.bp_addr = kernel_address_of("perf_swevent_del");
+	attr.exclude_kernel = 0;
+	if (!attr.bp_addr)
+		unavailable("/proc/kallsyms does not say where perf_swevent_del() is");
+	if (!kernel_address_of("register_kprobe"))
+		unavailable("no breakpoints in the kernel's text (CONFIG_KPROBES)");
+	run_on(cpu);
+
+	for (bool attached : { false, true }) {
+		Filter filter;
+		Signals signals({ SETSIG });
+		/* Of a CPU: arm64 has no breakpoint of a task in the kernel. */
+		Event event(attr, -1, cpu), leader(member);
+		Ring ring(event);
+		std::vector<std::unique_ptr<Event>> members;
+
+		for (int i = 1; i < MEMBERS; i++)
+			members.push_back(std::make_unique<Event>(member, 0, -1, &leader));
+		for (auto &sibling : members)
+			sibling->enable();
+		leader.enable();
+		event.async(SETSIG, gettid());
+		filter.returns(1);
+		if (attached)
+			event.must_attach(filter);
+		event.must_refresh(1);
+		leader.disable();
+		ring.drain();
+		EXPECT_EQ(ring.samples(), 1, "samples");
+		EXPECT_EQ(event.count(), 1, "hits counted");
+		EXPECT_EQ(Signals::count(SETSIG, POLL_IN), 0, "POLL_IN");
+		EXPECT_EQ(Signals::count(SETSIG, POLL_HUP), 1, "POLL_HUP");
+
+		/* The event has been stopped: it must start again. */
+		leader.enable();
+		event.must_refresh(1);
+		leader.disable();
+		ring.drain();
+		EXPECT_EQ(ring.samples(), 2, "samples after another REFRESH");
+	}
+}
+
+/*
+ * An exiting child wakes up readers of the event, which must not send a signal for a rejected hit.
+ */
+TEST("signals.child_exit", "C1", "an exiting child sends no signal for hits that were rejected")
 {
 	Filter filter;
 	Signals signals({ SETSIG });
@@ -253,12 +314,13 @@ TEST("signals.child_exit", "C1", "a child that exits sends nothing for the hits 
 		return 0;
 	});
 
-	EXPECT_EQ(child.wait(), 0, "status of the child");
+	EXPECT_STATUS(child.wait(), 0, "the child");
 	EXPECT_EQ(event.count(), 2 * HITS, "hits counted");
 	EXPECT_EQ(Signals::count(SETSIG), 0, "signals");
 }
 
-TEST("signals.siginfo", "C2", "F_SETSIG says which descriptor was hit, POLL_IN or POLL_HUP")
+TEST("signals.siginfo", "C2",
+     "the siginfo of F_SETSIG has the event's descriptor, and POLL_IN or, at the limit, POLL_HUP")
 {
 	for (bool attached : { false, true }) {
 		Filter filter;
@@ -274,20 +336,21 @@ TEST("signals.siginfo", "C2", "F_SETSIG says which descriptor was hit, POLL_IN o
 		hit(0);
 		siginfo_t in = Signals::last(SETSIG);
 
-		EXPECT_EQ(in.si_fd, event.fd(), "si_fd of a hit");
-		EXPECT_EQ(in.si_code, POLL_IN, "si_code of a hit");
-		EXPECT_EQ(in.si_band, POLLIN | POLLRDNORM, "si_band of a hit");
+		EXPECT_VALUE(in.si_fd, event.fd(), "si_fd of a hit");
+		EXPECT_VALUE(in.si_code, POLL_IN, "si_code of a hit");
+		EXPECT_HEX(in.si_band, POLLIN | POLLRDNORM, "si_band of a hit");
 
 		hit(1);
 		siginfo_t hup = Signals::last(SETSIG);
 
-		EXPECT_EQ(hup.si_fd, event.fd(), "si_fd at the limit");
-		EXPECT_EQ(hup.si_code, POLL_HUP, "si_code at the limit");
-		EXPECT_EQ(hup.si_band, POLLHUP | POLLERR, "si_band at the limit");
+		EXPECT_VALUE(hup.si_fd, event.fd(), "si_fd at the limit");
+		EXPECT_VALUE(hup.si_code, POLL_HUP, "si_code at the limit");
+		EXPECT_HEX(hup.si_band, POLLHUP | POLLERR, "si_band at the limit");
 	}
 }
 
-TEST("signals.two_events", "C1", "of two events on one signal the rejecting one never shows up")
+TEST("signals.two_events", "C1",
+     "of two events with the same signal, only the accepting one sends it")
 {
 	Filter rejecting, accepting;
 	Signals signals({ SETSIG });
@@ -306,16 +369,17 @@ TEST("signals.two_events", "C1", "of two events on one signal the rejecting one 
 		hit_other(i);
 		from_loud += Signals::last(SETSIG).si_fd == loud.fd();
 	}
-	EXPECT_EQ(from_loud, HITS, "signals of the accepting one");
-	EXPECT_EQ(Signals::count(SETSIG), HITS, "signals in all");
+	EXPECT_EQ(from_loud, HITS, "signals of the accepting event");
+	EXPECT_EQ(Signals::count(SETSIG), HITS, "signals in total");
 }
 
 /*
- * On PREEMPT_RT a thread of the kernel sends the signal. Something that waits for the next tick, as
- * waking up who reads the kernel's messages does, must not make the signal wait as well: all of
- * that time's hits would have one.
+ * On PREEMPT_RT a kernel thread sends the signal. Lazy irq_work, which waits for the next tick,
+ * such as waking up readers of the kernel log, must not delay the signal: all hits until then would
+ * share one.
  */
-TEST("signals.behind_lazy_work", "C6", "work that may wait for a tick does not hold up the signal")
+TEST("signals.behind_lazy_work", "C6",
+     "work that waits for the next tick does not delay the signal of a hit")
 {
 	static constexpr char kmsg[] = "/dev/kmsg", line[] = "perf_bpf_filter: to be read\n";
 	constexpr uint64_t TRIES = 10;
@@ -325,7 +389,7 @@ TEST("signals.behind_lazy_work", "C6", "work that may wait for a tick does not h
 		char text[1024];
 
 		lseek(to_come.get(), 0, SEEK_END);
-		/* EPIPE: it was not quick enough, and some are gone. */
+		/* EPIPE: the reader was too slow, and some messages were overwritten. */
 		while (read(to_come.get(), text, sizeof(text)) >= 0 || errno == EPIPE)
 			;
 		return 1;
@@ -335,25 +399,25 @@ TEST("signals.behind_lazy_work", "C6", "work that may wait for a tick does not h
 	Event event(breakpoint(hit));
 
 	if (!messages.valid())
-		unavailable("no /dev/kmsg");
+		unavailable("/dev/kmsg cannot be opened");
 	run_on(usable_cpus().front());
 	event.async(SETSIG, gettid());
 	filter.returns(1);
 	event.enable(filter);
 	for (uint64_t i = 0; i < TRIES; i++) {
-		usleep(20'000); /* for ticks, and for the reader to sleep */
+		usleep(20'000); /* wait for some ticks, and for the reader to sleep */
 		if (write(messages.get(), line, sizeof(line) - 1) < 0)
-			unavailable("no lines to /dev/kmsg");
+			unavailable("/dev/kmsg cannot be written");
 		hit_times(HITS);
 	}
 	EXPECT_EQ(Signals::count(SETSIG), TRIES * HITS, "signals");
 }
 
 /*
- * The thread that sends the signal on PREEMPT_RT has the lowest real-time priority. Whom it is sent to
- * can go on, and hit again, before that thread has.
+ * The thread that sends the signal on PREEMPT_RT has the lowest real-time priority. A task with a
+ * higher one could hit again before that thread runs.
  */
-TEST("signals.realtime", "C6", "a task with a real-time priority has the signal of each hit")
+TEST("signals.realtime", "C6", "a real-time task receives one signal for each hit")
 {
 	const sched_param higher = { .sched_priority = 2 };
 	Filter filter;
@@ -383,7 +447,8 @@ static perf_event_attr trapping(perf_event_attr attr)
 	return attr;
 }
 
-TEST("signals.sigtrap.siginfo", "C2", "SIGTRAP says which event was hit, and where")
+TEST("signals.sigtrap.siginfo", "C2",
+     "the siginfo of SIGTRAP has the address, the type and the sig_data of the event")
 {
 	static volatile uint64_t watched;
 	const struct {
@@ -408,11 +473,12 @@ TEST("signals.sigtrap.siginfo", "C2", "SIGTRAP says which event was hit, and whe
 
 			TrapInfo trap = trap_info(Signals::last(SIGTRAP));
 
-			EXPECT_EQ(Signals::count(SIGTRAP, TRAP_PERF), HITS, "SIGTRAP of TRAP_PERF");
-			EXPECT_EQ(trap.addr, reinterpret_cast<uintptr_t>(kind.addr), "si_addr");
-			EXPECT_EQ(trap.data, SIG_DATA, "si_perf_data");
-			EXPECT_EQ(trap.type, PERF_TYPE_BREAKPOINT, "si_perf_type");
-			EXPECT_EQ(trap.flags, 0, "si_perf_flags");
+			EXPECT_EQ(Signals::count(SIGTRAP, TRAP_PERF), HITS,
+				  "SIGTRAPs with TRAP_PERF");
+			EXPECT_HEX(trap.addr, reinterpret_cast<uintptr_t>(kind.addr), "si_addr");
+			EXPECT_HEX(trap.data, SIG_DATA, "si_perf_data");
+			EXPECT_VALUE(trap.type, PERF_TYPE_BREAKPOINT, "si_perf_type");
+			EXPECT_HEX(trap.flags, 0, "si_perf_flags");
 		}
 	}
 }
@@ -426,13 +492,14 @@ TEST("signals.sigtrap.blocked.rejected", "C1", "rejected hits leave no SIGTRAP p
 	event.enable(filter);
 	block(SIGTRAP);
 	hit_times(HITS);
-	EXPECT_FALSE(is_pending(SIGTRAP), "SIGTRAP pending");
+	EXPECT_FALSE(is_pending(SIGTRAP), "SIGTRAP is pending");
 	unblock(SIGTRAP);
-	EXPECT_EQ(Signals::count(SIGTRAP), 0, "SIGTRAP");
+	EXPECT_EQ(Signals::count(SIGTRAP), 0, "SIGTRAPs");
 	expect_hits(event, filter, HITS);
 }
 
-TEST("signals.sigtrap.blocked.accepted", "C2", "a blocked SIGTRAP comes once, when it may")
+TEST("signals.sigtrap.blocked.accepted", "C2",
+     "accepted hits with SIGTRAP blocked raise one SIGTRAP after it is unblocked")
 {
 	for (bool attached : { false, true }) {
 		Filter filter;
@@ -442,20 +509,20 @@ TEST("signals.sigtrap.blocked.accepted", "C2", "a blocked SIGTRAP comes once, wh
 		enable(event, filter, { attached, 1 });
 		block(SIGTRAP);
 		hit_times(HITS);
-		EXPECT_TRUE(is_pending(SIGTRAP), "SIGTRAP pending");
-		EXPECT_EQ(Signals::count(SIGTRAP), 0, "SIGTRAP while blocked");
+		EXPECT_TRUE(is_pending(SIGTRAP), "SIGTRAP is pending");
+		EXPECT_EQ(Signals::count(SIGTRAP), 0, "SIGTRAPs while blocked");
 		unblock(SIGTRAP);
-		EXPECT_EQ(Signals::count(SIGTRAP, TRAP_PERF), 1, "SIGTRAP of TRAP_PERF");
-		EXPECT_EQ(trap_info(Signals::last(SIGTRAP)).flags, TRAP_WAS_BLOCKED,
-			  "si_perf_flags");
+		EXPECT_EQ(Signals::count(SIGTRAP, TRAP_PERF), 1, "SIGTRAPs with TRAP_PERF");
+		EXPECT_HEX(trap_info(Signals::last(SIGTRAP)).flags, TRAP_WAS_BLOCKED,
+			   "si_perf_flags");
 	}
 }
 
-/* What execve() copies, in kernel mode. */
+/* The kernel reads it in execve(). */
 static char argument[] __attribute__((aligned(8))) = "argument";
 
 TEST("signals.sigtrap.exec.amid", "C15",
-     "no SIGTRAP of a hit in execve() reaches the new program, which would die of it")
+     "the SIGTRAP of a hit in execve() does not reach the new program, which it would terminate")
 {
 	constexpr int TIMES = 20;
 	perf_event_attr attr =
@@ -464,24 +531,25 @@ TEST("signals.sigtrap.exec.amid", "C15",
 
 	need_kernel_hits();
 	attr.exclude_kernel = 0;
-	Event(attr).close(); /* here, where it can skip the test */
+	Event(attr).close(); /* skips the test without attr.sigtrap */
 	for (int i = 0; i < TIMES; i++) {
 		Child child([&] {
 			Event event(attr);
 
 			event.enable();
-			/* By its path: an exec that fails has its SIGTRAP in the old program. */
+			/*
+			 * By its path: after a failed exec() the SIGTRAP goes to the old program.
+			 */
 			execl("/bin/true", "true", argument, nullptr);
 			return 1;
 		});
 
 		died += child.wait() != 0;
 	}
-	EXPECT_EQ(died, 0, "new programs that died");
+	EXPECT_EQ(died, 0, "new programs that did not exit with 0");
 }
 
-TEST("signals.sigtrap.exec.blocked", "C15",
-     "a SIGTRAP of a hit that is pending at exec does not reach the new program")
+TEST("signals.sigtrap.exec.blocked", "C15", "the pending SIGTRAP of a hit does not survive exec()")
 {
 	const perf_event_attr attr = with_sigtrap(breakpoint(hit));
 
@@ -499,12 +567,11 @@ TEST("signals.sigtrap.exec.blocked", "C15",
 		return 2;
 	});
 
-	/* SIGTRAP is bit 4 of what is pending for the thread. 1 is that grep finds no such line. */
-	EXPECT_EQ(child.wait(), 1 << 8, "status of grep for a pending SIGTRAP");
+	/* SIGTRAP is bit 4 of SigPnd. grep returns 1 if it finds no such line. */
+	EXPECT_STATUS(child.wait(), W_EXITCODE(1, 0), "grep for a pending SIGTRAP");
 }
 
-TEST("signals.sigtrap.exec.others", "C2",
-     "a SIGTRAP that somebody else has sent stays pending over exec")
+TEST("signals.sigtrap.exec.others", "C2", "a pending SIGTRAP from another sender survives exec()")
 {
 	Child child([&] {
 		Event event(with_sigtrap(breakpoint(hit)));
@@ -518,10 +585,11 @@ TEST("signals.sigtrap.exec.others", "C2",
 		return 2;
 	});
 
-	EXPECT_EQ(child.wait(), 0, "status of grep for a pending SIGTRAP");
+	EXPECT_STATUS(child.wait(), 0, "grep for a pending SIGTRAP");
 }
 
-TEST("signals.sigtrap.by_register", "C1", "SIGTRAP comes for the wanted argument, in that call")
+TEST("signals.sigtrap.by_register", "C1",
+     "only calls with the wanted argument raise SIGTRAP, before they return")
 {
 	constexpr uint64_t WANTED = 3, KINDS = 4;
 	Filter filter;
@@ -537,13 +605,14 @@ TEST("signals.sigtrap.by_register", "C1", "SIGTRAP comes for the wanted argument
 		hit(i % KINDS);
 		wrong += Signals::count(SIGTRAP) - before != (i % KINDS == WANTED);
 	}
-	EXPECT_EQ(wrong, 0, "calls with a SIGTRAP too many or too few");
-	EXPECT_EQ(Signals::count(SIGTRAP), HITS / KINDS, "SIGTRAP");
+	EXPECT_EQ(wrong, 0, "calls with a wrong number of SIGTRAPs");
+	EXPECT_EQ(Signals::count(SIGTRAP), HITS / KINDS, "SIGTRAPs");
 }
 
-TEST("signals.sigtrap.unhandled", "C1", "with no handler the first accepted hit kills, no other")
+TEST("signals.sigtrap.unhandled", "C1",
+     "without a handler, SIGTRAP terminates the task at the first accepted hit, not before")
 {
-	/* If the kernel lacks one of them the test is skipped here: a child could not. */
+	/* Skip the test here if the kernel lacks one of them. */
 	const Event skips(trapping(breakpoint(hit)));
 	const Fd loads = load_least(0);
 
@@ -559,7 +628,7 @@ TEST("signals.sigtrap.unhandled", "C1", "with no handler the first accepted hit 
 		});
 		int status = child.wait();
 
-		EXPECT_EQ(WIFSIGNALED(status) ? WTERMSIG(status) : 0, verdict ? SIGTRAP : 0,
-			  "signal that killed the process");
+		EXPECT_STATUS(WIFSIGNALED(status) ? WTERMSIG(status) : 0, verdict ? SIGTRAP : 0,
+			      "the process");
 	}
 }

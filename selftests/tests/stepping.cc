@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * C13: the instruction of a breakpoint is executed once for each hit, whoever stops there, steps
- * from there, or handles a signal there. x86 has RF for it; arm64 has to step over the instruction,
- * with its breakpoints off meanwhile.
+ * C13: the instruction of a breakpoint is executed once for each hit, whether a tracer stops there
+ * or steps from there, or the task handles a signal there. x86 has RF for this; arm64 has to
+ * disable its breakpoints and single-step the instruction.
  */
 #include <setjmp.h>
 #include <sys/syscall.h>
@@ -22,7 +22,7 @@
 #include "lib/random.h"
 #include "tests/common.h"
 
-/* Each instruction that is stepped over or onto has a name. */
+/* Each instruction at which a test expects a stop has a label. */
 asm(".pushsection .text\n"
     ".globl stepped_1, stepped_2, stepped_3, store_1, store_2, store_3\n"
     ".globl call_0, call_1, call_2\n"
@@ -62,9 +62,9 @@ volatile struct {
 	uint32_t watched, beside;
 } words;
 
-/* What hits: a body, what it hits, where it is then, and the two instructions behind. */
+/* Code that hits, its event, the pc at the hit, and the next two instructions. */
 struct Place {
-	const char *name;
+	const char *name, *title;
 	int (*run)();
 	perf_event_attr (*attr)();
 	void (*at)(), (*next)(), (*after)();
@@ -119,33 +119,34 @@ perf_event_attr at_system_call()
 void (*const store_at)() = reinterpret_cast<void (*)()>(STOPS_BEFORE_ACCESS ? address(store_1)
 									    : address(store_2));
 const Place places[] = {
-	{ "call", call, at_call, stepped_1, stepped_2, stepped_3 },
-	{ "store", store, at_word, store_at, STOPS_BEFORE_ACCESS ? store_2 : store_3,
-	  STOPS_BEFORE_ACCESS ? store_3 : nullptr },
-	{ "system_call", system_call, at_system_call, call_1, call_2, nullptr },
+	{ "call", "a breakpoint", call, at_call, stepped_1, stepped_2, stepped_3 },
+	{ "store", "a watchpoint", store, at_word, store_at,
+	  STOPS_BEFORE_ACCESS ? store_2 : store_3, STOPS_BEFORE_ACCESS ? store_3 : nullptr },
+	{ "system_call", "a breakpoint on a system call instruction", system_call, at_system_call,
+	  call_1, call_2, nullptr },
 };
 
-/* How a hit tells of itself. */
-struct Way {
-	const char *name;
+/* How a hit is reported. */
+struct Report {
+	const char *name, *title;
 	bool sigtrap, program;
-} const ways[] = {
-	{ "setsig", false, false },
-	{ "setsig.program", false, true },
-	{ "sigtrap", true, false },
-	{ "sigtrap.program", true, true },
+} const reports[] = {
+	{ "setsig", "F_SETSIG", false, false },
+	{ "setsig.program", "F_SETSIG and an accepting program", false, true },
+	{ "sigtrap", "SIGTRAP", true, false },
+	{ "sigtrap.program", "SIGTRAP and an accepting program", true, true },
 };
 
-/* An enabled event that sends its signal to the task itself. */
-class Telling {
+/* An enabled event that sends its signal to the task that hits. */
+class SignalingEvent {
 public:
-	Telling(const perf_event_attr &attr, const Way &way, pid_t pid = 0)
-		: event_(with_sigtrap(attr, way.sigtrap), pid)
-		, signal(way.sigtrap ? SIGTRAP : SETSIG)
+	SignalingEvent(const perf_event_attr &attr, const Report &report, pid_t pid = 0)
+		: event_(with_sigtrap(attr, report.sigtrap), pid)
+		, signal(report.sigtrap ? SIGTRAP : SETSIG)
 	{
-		if (!way.sigtrap)
+		if (!report.sigtrap)
 			event_.async(SETSIG, pid ?: gettid());
-		if (way.program) {
+		if (report.program) {
 			filter_.emplace();
 			filter_->returns(1);
 			event_.must_attach(*filter_);
@@ -164,10 +165,10 @@ public:
 	const int signal;
 };
 
-/* An enabled event that counts, and tells nobody. */
-class Counting : public Event {
+/* An enabled event that only counts. */
+class CountingEvent : public Event {
 public:
-	explicit Counting(const perf_event_attr &attr, pid_t pid = 0)
+	explicit CountingEvent(const perf_event_attr &attr, pid_t pid = 0)
 		: Event(attr, pid)
 	{
 		enable();
@@ -176,51 +177,57 @@ public:
 
 /* ---- a tracer */
 
-class Tracee : public TracedChild {
+/* A tracee that must stop where it is expected to: otherwise the test fails. */
+class CheckedTracee : public Tracee {
 public:
 	template <typename Body>
-	explicit Tracee(Body body)
-		: TracedChild(body)
+	explicit CheckedTracee(Body body)
+		: Tracee(body)
 	{
-		stopped_by(SIGSTOP);
+		must_have_stopped_by(SIGSTOP);
 	}
 
-	void stopped_by(int sig)
+	void must_have_stopped_by(int sig)
 	{
 		if (!has_stopped_by(sig))
-			fail("wait status %#x, where signal %d was to stop it", status(), sig);
+			fail("expected stopped by %s, got %s: the tracee", signal_name(sig).c_str(),
+			     status_text(status()).c_str());
 	}
 
-	/* Resumes it, and it is to stop there. */
-	void to(__ptrace_request how, int sig, int stops_by, uint64_t at,
-		int line = __builtin_LINE())
+	/* Resumes it with @sig until it stops by @stops_by, at the address @at unless that is 0. */
+	void resume_until(__ptrace_request how, int sig, int stops_by, uint64_t at,
+			  int line = __builtin_LINE())
 	{
 		resume(how, sig);
-		stopped_by(stops_by);
+		must_have_stopped_by(stops_by);
 		if (at && pc() != at)
-			fail("stopped at %#lx, not at %#lx (line %d)", pc(), at, line);
+			fail("expected pc %#lx, got %#lx: the tracee's stop (line %d)", at, pc(),
+			     line);
 	}
 
-	void to(__ptrace_request how, int sig, int stops_by, void (*at)(),
-		int line = __builtin_LINE())
+	void resume_until(__ptrace_request how, int sig, int stops_by, void (*at)(),
+			  int line = __builtin_LINE())
 	{
-		to(how, sig, stops_by, address(at), line);
+		resume_until(how, sig, stops_by, address(at), line);
 	}
 
-	void ends(int code = 0) { EXPECT_EQ(status(), W_EXITCODE(code, 0), "its end"); }
+	void must_have_exited(int code = 0)
+	{
+		EXPECT_STATUS(status(), W_EXITCODE(code, 0), "the tracee");
+	}
 };
 
-/* A 32-bit one: it has become a program of that instruction set, and executed nothing of it. */
-class CompatTracee : public Tracee {
+/* A 32-bit tracee, which has stopped after exec() at the first instruction of its program. */
+class CompatTracee : public CheckedTracee {
 public:
 	explicit CompatTracee(const InstructionSet &set)
-		: Tracee([&set] { return exec_compat(set); })
+		: CheckedTracee([&set] { return exec_compat(set); })
 	{
-		to(PTRACE_CONT, 0, SIGTRAP, set.entry & ~1);
+		resume_until(PTRACE_CONT, 0, SIGTRAP, set.entry & ~1);
 	}
 };
 
-/* Of a hit: what hits, where it is then, and the two instructions behind. */
+/* The event of a hit, the pc at the hit, and the addresses of the next two instructions. */
 struct Spot {
 	perf_event_attr attr;
 	uint64_t at, next, after;
@@ -246,26 +253,28 @@ Spot spot_of(const InstructionSet &set, const Place &place)
 	return { attr, set.next, set.after, 0 };
 }
 
-/* Whether there are 32-bit tasks of that kind here; if not, the test says what it leaves out. */
-bool runs(const InstructionSet &set)
+/* Whether the kernel can execute programs with this instruction set. If not, the test says so. */
+bool can_execute(const InstructionSet &set)
 {
 	const bool there = executes(set);
 
 	if (!there)
-		note("this kernel executes no %s", set.name);
+		note("not tested: this kernel executes no %s programs", set.name);
 	return there;
 }
 
-/* In a tracee that executes @place, and for all but a system call in a 32-bit task, too, if there are any. */
-void in_tracees(const Place &place, const std::function<void(Tracee &, const Spot &)> &check)
+/*
+ * Calls @check for a tracee that executes @place and, except for system calls, for 32-bit tracees.
+ */
+void in_tracees(const Place &place, const std::function<void(CheckedTracee &, const Spot &)> &check)
 {
-	Tracee tracee(place.run);
+	CheckedTracee tracee(place.run);
 
 	check(tracee, spot_of(place));
 	if (place.run == system_call)
 		return;
 	for (const InstructionSet &set : instruction_sets()) {
-		if (!runs(set))
+		if (!can_execute(set))
 			continue;
 
 		CompatTracee compat(set);
@@ -274,32 +283,32 @@ void in_tracees(const Place &place, const std::function<void(Tracee &, const Spo
 	}
 }
 
-void check_continue(const Place &place, const Way &way)
+void check_continue(const Place &place, const Report &report)
 {
-	in_tracees(place, [&](Tracee &tracee, const Spot &spot) {
-		Telling hits(spot.attr, way, tracee.pid());
+	in_tracees(place, [&](CheckedTracee &tracee, const Spot &spot) {
+		SignalingEvent hits(spot.attr, report, tracee.pid());
 
 		for (uint64_t i = 0; i < HITS; i++)
-			tracee.to(PTRACE_CONT, 0, hits.signal, spot.at);
+			tracee.resume_until(PTRACE_CONT, 0, hits.signal, spot.at);
 		tracee.resume(PTRACE_CONT);
-		tracee.ends();
+		tracee.must_have_exited();
 		EXPECT_EQ(hits.count(), HITS, "hits counted");
 	});
 }
 
-void check_step(const Place &place, const Way &way)
+void check_step(const Place &place, const Report &report)
 {
-	in_tracees(place, [&](Tracee &tracee, const Spot &spot) {
-		Telling hits(spot.attr, way, tracee.pid());
+	in_tracees(place, [&](CheckedTracee &tracee, const Spot &spot) {
+		SignalingEvent hits(spot.attr, report, tracee.pid());
 
 		for (uint64_t i = 0; i < HITS; i++) {
-			tracee.to(PTRACE_CONT, 0, hits.signal, spot.at);
-			tracee.to(PTRACE_SINGLESTEP, 0, SIGTRAP, spot.next);
+			tracee.resume_until(PTRACE_CONT, 0, hits.signal, spot.at);
+			tracee.resume_until(PTRACE_SINGLESTEP, 0, SIGTRAP, spot.next);
 			if (spot.after)
-				tracee.to(PTRACE_SINGLESTEP, 0, SIGTRAP, spot.after);
+				tracee.resume_until(PTRACE_SINGLESTEP, 0, SIGTRAP, spot.after);
 		}
 		tracee.resume(PTRACE_CONT);
-		tracee.ends();
+		tracee.must_have_exited();
 		EXPECT_EQ(hits.count(), HITS, "hits counted");
 	});
 }
@@ -308,11 +317,12 @@ void check_step(const Place &place, const Way &way)
 
 std::atomic<uint64_t> handled, other_handled;
 
-/* The same instruction that hits again and again never comes to an end. */
+/* Without a maximum, an instruction that hits again and again would never end the test. */
 void count(std::atomic<uint64_t> &signals, uint64_t at_most = 100 * HITS)
 {
 	if (++signals > at_most)
-		fail("a storm of signals");
+		fail("expected at most %lu signals, got more: one instruction hits forever",
+		     at_most);
 }
 
 void count_signal(int, siginfo_t *, void *)
@@ -325,18 +335,18 @@ void count_other(int, siginfo_t *, void *)
 	count(other_handled);
 }
 
-/* A 32-bit program has its handler for one signal alone. */
-void check_compat_handler(const Place &place, const Way &way)
+/* The 32-bit program handles only one signal. */
+void check_compat_handler(const Place &place, const Report &report)
 {
 	for (const InstructionSet &set : instruction_sets()) {
-		if (!runs(set))
+		if (!can_execute(set))
 			continue;
 
 		CompatTracee tracee(set);
 		Event event(spot_of(set, place).attr, tracee.pid());
 		std::optional<Filter> filter;
 
-		if (way.program) {
+		if (report.program) {
 			filter.emplace();
 			filter->returns(1);
 			event.must_attach(*filter);
@@ -344,146 +354,156 @@ void check_compat_handler(const Place &place, const Way &way)
 		event.async(COMPAT_SIGNAL, tracee.pid());
 		event.enable();
 		tracee.resume(PTRACE_DETACH);
-		tracee.ends(HITS);
+		tracee.must_have_exited(HITS);
 		EXPECT_EQ(event.count(), HITS, "hits counted in a 32-bit task");
 	}
 }
 
-void check_handler(const Place &place, const Way &way)
+void check_handler(const Place &place, const Report &report)
 {
-	Telling hits(place.attr(), way);
-	Counting entries(breakpoint(count_signal));
+	SignalingEvent hits(place.attr(), report);
+	CountingEvent entries(breakpoint(count_signal));
 	const Handler handler(hits.signal, count_signal);
 
-	EXPECT_EQ(place.run(), 0, "what the calls came to");
+	EXPECT_VALUE(place.run(), 0, "result of the calls");
 	EXPECT_EQ(hits.count(), HITS, "hits counted");
 	EXPECT_EQ(handled, HITS, "signals");
-	/* What was due at the hit is not spent here. */
+	/* The step over the hit must not skip a breakpoint at the handler. */
 	EXPECT_EQ(entries.count(), HITS, "hits of a breakpoint on the handler's first instruction");
-	if (place.run != system_call && !way.sigtrap)
-		check_compat_handler(place, way);
+	if (place.run != system_call && !report.sigtrap)
+		check_compat_handler(place, report);
 }
 
 const bool added = [] {
 	for (const Place &place : places) {
-		for (const Way &way : ways) {
-			const std::string name = std::string(place.name) + "." + way.name;
+		for (const Report &report : reports) {
+			const std::string name = std::string(place.name) + "." + report.name;
+			const std::string event =
+				std::string(place.title) + " with " + report.title;
 
 			add_test({ "stepping.continue." + name, "C13",
-				   "a tracer that continues from each hit meets them all",
-				   [&] { check_continue(place, way); } });
+				   "a tracer that continues from hits of " + event +
+					   " sees every hit",
+				   [&] { check_continue(place, report); } });
 			add_test({ "stepping.step." + name, "C13",
-				   "a tracer steps from a hit, by one instruction at a time",
-				   [&] { check_step(place, way); } });
+				   "a tracer that steps from hits of " + event +
+					   " advances one instruction per step",
+				   [&] { check_step(place, report); } });
 			add_test({ "stepping.handler." + name, "C13",
-				   "who handles the signal of a hit itself gets it once",
-				   [&] { check_handler(place, way); } });
+				   "a thread that handles hits of " + event +
+					   " receives one signal per hit",
+				   [&] { check_handler(place, report); } });
 		}
 	}
 	return true;
 }();
 
-const Way &SETSIG_ALONE = ways[0], &SETSIG_PROGRAM = ways[1];
+const Report &SETSIG_ALONE = reports[0], &SETSIG_PROGRAM = reports[1];
 
 } // namespace
 
-TEST("stepping.walk", "C13", "a tracer that steps all the way meets each breakpoint once")
+TEST("stepping.walk", "C13", "a tracer that single-steps all the way stops at each breakpoint once")
 {
-	Tracee tracee(call);
-	Telling hits(breakpoint(stepped_2), SETSIG_PROGRAM, tracee.pid());
+	CheckedTracee tracee(call);
+	SignalingEvent hits(breakpoint(stepped_2), SETSIG_PROGRAM, tracee.pid());
 	uint64_t met = 0;
 
 	for (uint64_t last = 0, pc; tracee.resume(PTRACE_SINGLESTEP); last = pc) {
 		pc = tracee.pc();
 		met += pc == last && pc == address(stepped_2);
 		if (pc != last && last == address(stepped_2))
-			EXPECT_EQ(pc, address(stepped_3), "the instruction after the breakpoint");
+			EXPECT_HEX(pc, address(stepped_3), "pc after the step");
 	}
-	tracee.ends();
+	tracee.must_have_exited();
 	EXPECT_EQ(met, HITS, "stops at the breakpoint");
 	EXPECT_EQ(hits.count(), HITS, "hits counted");
 }
 
-TEST("stepping.rejected_between", "C13", "steps and stops go on beside a rejected breakpoint")
+TEST("stepping.rejected_between", "C13",
+     "a tracer steps and continues across a rejected breakpoint")
 {
-	Tracee tracee(call);
-	Telling first(breakpoint(stepped_1), SETSIG_PROGRAM, tracee.pid());
-	Telling last(breakpoint(stepped_3), SETSIG_PROGRAM, tracee.pid());
+	CheckedTracee tracee(call);
+	SignalingEvent first(breakpoint(stepped_1), SETSIG_PROGRAM, tracee.pid());
+	SignalingEvent last(breakpoint(stepped_3), SETSIG_PROGRAM, tracee.pid());
 	Event rejected(breakpoint(stepped_2), tracee.pid());
 	Filter none;
 
 	rejected.async(SETSIG, tracee.pid());
 	rejected.enable(none);
 	for (uint64_t i = 0; i < HITS; i++) {
-		tracee.to(PTRACE_CONT, 0, SETSIG, stepped_1);
+		tracee.resume_until(PTRACE_CONT, 0, SETSIG, stepped_1);
 		if (i & 1)
-			tracee.to(PTRACE_SINGLESTEP, 0, SIGTRAP, stepped_2);
+			tracee.resume_until(PTRACE_SINGLESTEP, 0, SIGTRAP, stepped_2);
 		if ((i & 3) == 3)
-			tracee.to(PTRACE_SINGLESTEP, 0, SIGTRAP, stepped_3);
-		tracee.to(PTRACE_CONT, 0, SETSIG, stepped_3);
+			tracee.resume_until(PTRACE_SINGLESTEP, 0, SIGTRAP, stepped_3);
+		tracee.resume_until(PTRACE_CONT, 0, SETSIG, stepped_3);
 	}
 	tracee.resume(PTRACE_CONT);
-	tracee.ends();
-	EXPECT_EQ(first.count(), HITS, "hits of the first");
-	EXPECT_EQ(rejected.count(), HITS, "hits of the rejected one");
-	EXPECT_EQ(last.count(), HITS, "hits of the last");
+	tracee.must_have_exited();
+	EXPECT_EQ(first.count(), HITS, "hits of the first breakpoint");
+	EXPECT_EQ(rejected.count(), HITS, "hits of the rejected breakpoint");
+	EXPECT_EQ(last.count(), HITS, "hits of the last breakpoint");
 }
 
-TEST("stepping.detach", "C13", "a breakpoint goes on when a tracer detaches at its hit")
+TEST("stepping.detach", "C13", "a breakpoint keeps working after a tracer detaches at its hit")
 {
-	Tracee tracee(call);
-	Telling hits(breakpoint(stepped_1), SETSIG_ALONE, tracee.pid());
-	Counting next(breakpoint(stepped_2), tracee.pid());
+	CheckedTracee tracee(call);
+	SignalingEvent hits(breakpoint(stepped_1), SETSIG_ALONE, tracee.pid());
+	CountingEvent next(breakpoint(stepped_2), tracee.pid());
 
-	tracee.to(PTRACE_CONT, 0, SETSIG, stepped_1);
+	tracee.resume_until(PTRACE_CONT, 0, SETSIG, stepped_1);
 	hits.event().disable();
 
-	Counting rest(breakpoint(stepped_1), tracee.pid());
+	CountingEvent rest(breakpoint(stepped_1), tracee.pid());
 
 	tracee.resume(PTRACE_DETACH);
-	tracee.ends();
-	EXPECT_EQ(rest.count(), HITS - 1, "hits after that one");
-	EXPECT_EQ(next.count(), HITS, "executions of the instruction behind it");
+	tracee.must_have_exited();
+	EXPECT_EQ(rest.count(), HITS - 1, "hits after the tracer detached");
+	EXPECT_EQ(next.count(), HITS, "executions of the next instruction");
 }
 
-TEST("stepping.untraced", "C13", "a system call with a breakpoint is no affair of a tracer")
+TEST("stepping.untraced", "C13",
+     "the kernel's step over a system call instruction does not stop a traced task")
 {
-	Tracee tracee(system_call);
-	Counting hits(at_system_call(), tracee.pid()), next(breakpoint(call_2), tracee.pid());
+	CheckedTracee tracee(system_call);
+	CountingEvent hits(at_system_call(), tracee.pid()), next(breakpoint(call_2), tracee.pid());
 
 	tracee.resume(PTRACE_CONT);
-	tracee.ends();
+	tracee.must_have_exited();
 	EXPECT_EQ(hits.count(), HITS, "hits counted");
-	EXPECT_EQ(next.count(), HITS, "returns counted");
+	EXPECT_EQ(next.count(), HITS, "returns from the system call");
 
-	/* One that does not come back, be it to another program or to none. */
-	Tracee execs([] {
+	/* System calls that do not return. */
+	CheckedTracee execs([] {
 		char self[] = "/proc/self/exe", help[] = "--help",
 		     *argv[] = { self, help, nullptr };
 
 		return int(call_0(SYS_execve, long(self), long(argv), long(argv + 2)));
 	});
-	Tracee exits([] { return int(call_0(SYS_exit_group, 0, 0, 0)); });
-	Counting exec(at_system_call(), execs.pid()), exit(at_system_call(), exits.pid());
+	CheckedTracee exits([] { return int(call_0(SYS_exit_group, 0, 0, 0)); });
+	CountingEvent exec(at_system_call(), execs.pid()), exit(at_system_call(), exits.pid());
 
-	execs.to(PTRACE_CONT, 0, SIGTRAP, nullptr);
+	execs.resume_until(PTRACE_CONT, 0, SIGTRAP, nullptr);
 	execs.resume(PTRACE_CONT);
-	execs.ends();
+	execs.must_have_exited();
 	EXPECT_EQ(exec.count(), 1, "hits of execve()");
 	exits.resume(PTRACE_CONT);
-	exits.ends();
+	exits.must_have_exited();
 	EXPECT_EQ(exit.count(), 1, "hits of exit_group()");
 }
 
-TEST("stepping.counted", "C13", "a system call is counted at its instruction, and nothing else")
+TEST("stepping.counted", "C13",
+     "a breakpoint on a system call instruction counts each call once, and nothing else")
 {
-	Counting hits(at_system_call()), next(breakpoint(call_2));
+	CountingEvent hits(at_system_call()), next(breakpoint(call_2));
 
-	EXPECT_EQ(system_call(), 0, "what the calls came to");
+	EXPECT_VALUE(system_call(), 0, "result of the calls");
 	EXPECT_EQ(hits.count(), HITS, "hits counted");
-	EXPECT_EQ(next.count(), HITS, "returns counted");
+	EXPECT_EQ(next.count(), HITS, "returns from the system call");
 
-	/* When the signal comes the instruction is executed, and none is due after the handler. */
+	/*
+	 * The signal arrives after the instruction: nothing must be stepped over after the handler.
+	 */
 	const Handler handler(SIGUSR1, count_other);
 
 	for (uint64_t i = 0; i < HITS; i++)
@@ -492,85 +512,87 @@ TEST("stepping.counted", "C13", "a system call is counted at its instruction, an
 	EXPECT_EQ(hits.count(), 2 * HITS, "hits of kill()");
 	EXPECT_EQ(next.count(), 2 * HITS, "returns from kill()");
 
-	/* A child that begins behind it has no breakpoint, and no step. */
+	/*
+	 * The child starts after the instruction, without a breakpoint and without a pending step.
+	 */
 	const pid_t child = call_0(SYS_clone, SIGCHLD, 0, 0);
 
 	if (!child)
 		_exit(call());
-	EXPECT_EQ(wait_for(child), 0, "the end of the child");
+	EXPECT_STATUS(wait_for(child), 0, "the child");
 	EXPECT_EQ(hits.count(), 2 * HITS + 1, "hits of clone()");
-	EXPECT_EQ(next.count(), 2 * HITS + 1, "returns from clone() here");
+	EXPECT_EQ(next.count(), 2 * HITS + 1, "returns from clone() in the parent");
 }
 
 /*
- * What is set as a tracee is stopped behind an instruction is none of the next one's business: to
- * write its registers, unchanged, and to step.
+ * A tracer that writes registers or steps while its tracee is stopped in a system call must not
+ * affect the instruction after the system call.
  */
 static void check_system_call_stop(bool writes, __ptrace_request onwards)
 {
-	Tracee tracee(system_call);
-	Telling hits(at_system_call(), SETSIG_ALONE, tracee.pid());
-	Counting next(breakpoint(call_2), tracee.pid());
+	CheckedTracee tracee(system_call);
+	SignalingEvent hits(at_system_call(), SETSIG_ALONE, tracee.pid());
+	CountingEvent next(breakpoint(call_2), tracee.pid());
 
 	for (uint64_t i = 0; i < HITS; i++) {
-		tracee.to(PTRACE_CONT, 0, SETSIG, call_1);
+		tracee.resume_until(PTRACE_CONT, 0, SETSIG, call_1);
 		for (int stop = 0; stop < 2; stop++) {
-			tracee.to(PTRACE_SYSCALL, 0, SIGTRAP, call_2);
+			tracee.resume_until(PTRACE_SYSCALL, 0, SIGTRAP, call_2);
 			if (writes)
 				tracee.write_registers();
 		}
-		EXPECT_EQ(next.count(), i, "returns, before it returns");
+		EXPECT_EQ(next.count(), i, "returns from the system call before it returns again");
 		if (onwards == PTRACE_SINGLESTEP)
-			tracee.to(onwards, 0, SIGTRAP, nullptr);
+			tracee.resume_until(onwards, 0, SIGTRAP, nullptr);
 	}
 	tracee.resume(PTRACE_CONT);
-	tracee.ends();
+	tracee.must_have_exited();
 	EXPECT_EQ(hits.count(), HITS, "hits counted");
-	EXPECT_EQ(next.count(), HITS, "returns counted");
+	EXPECT_EQ(next.count(), HITS, "returns from the system call");
 }
 
 TEST_OF("stepping.system_call_stop.writes", "C13",
-	"a tracer that writes registers in a system call hides no breakpoint behind it",
+	"writing registers at a system call stop hides no breakpoint at the next instruction",
 	check_system_call_stop(true, PTRACE_CONT))
 
 TEST_OF("stepping.system_call_stop.steps", "C13",
-	"a tracer that steps from a system call hides no breakpoint behind it",
+	"stepping from a system call stop hides no breakpoint at the next instruction",
 	check_system_call_stop(false, PTRACE_SINGLESTEP))
 
 /*
- * As the kernel does it itself for a signal that has no handler. What is executed once more sleeps
+ * The kernel restarts the system call after a signal without a handler. The restarted call sleeps
  * until the same time as before.
  */
-TEST("stepping.restarted", "C13", "a system call that is executed once more hits once more")
+TEST("stepping.restarted", "C13", "a system call that is restarted hits its breakpoint again")
 {
 	constexpr uint64_t TIMES = 5;
-	Tracee tracee([] {
+	CheckedTracee tracee([] {
 		const timespec LONG = { 20, 0 };
 
 		return int(call_0(SYS_nanosleep, long(&LONG), 0, 0));
 	});
-	Telling hits(at_system_call(), SETSIG_ALONE, tracee.pid());
-	Counting next(breakpoint(call_2), tracee.pid());
+	SignalingEvent hits(at_system_call(), SETSIG_ALONE, tracee.pid());
+	CountingEvent next(breakpoint(call_2), tracee.pid());
 
 	for (uint64_t i = 0; i < TIMES; i++) {
-		tracee.to(PTRACE_CONT, 0, SETSIG, call_1);
-		tracee.to(PTRACE_SYSCALL, 0, SIGTRAP, call_2);
+		tracee.resume_until(PTRACE_CONT, 0, SETSIG, call_1);
+		tracee.resume_until(PTRACE_SYSCALL, 0, SIGTRAP, call_2);
 		if (kill(tracee.pid(), SIGUSR1))
 			setup_failed("kill", errno);
-		tracee.to(PTRACE_SYSCALL, 0, SIGTRAP, call_2);
-		/* On x86 it goes back from there, on arm64 it has. */
-		tracee.to(PTRACE_CONT, 0, SIGUSR1, nullptr);
+		tracee.resume_until(PTRACE_SYSCALL, 0, SIGTRAP, call_2);
+		/* x86 resets the pc for the restart after this stop, arm64 before it. */
+		tracee.resume_until(PTRACE_CONT, 0, SIGUSR1, nullptr);
 	}
-	tracee.to(PTRACE_CONT, 0, SETSIG, call_1);
+	tracee.resume_until(PTRACE_CONT, 0, SETSIG, call_1);
 	tracee.resume(PTRACE_CONT, SIGKILL);
-	EXPECT_EQ(tracee.status(), SIGKILL, "its end");
+	EXPECT_STATUS(tracee.status(), SIGKILL, "the tracee");
 	EXPECT_EQ(hits.count(), TIMES + 1, "hits counted");
-	EXPECT_EQ(next.count(), 0, "returns counted");
+	EXPECT_EQ(next.count(), 0, "returns from the system call");
 }
 
 static const uint8_t *returns_to;
 
-/* The instruction of the sigreturn() that handlers return to. */
+/* The system call instruction of the sigreturn() to which handlers return. */
 static uint64_t sigreturn_call()
 {
 	constexpr int FAR = 32;
@@ -583,23 +605,24 @@ static uint64_t sigreturn_call()
 		if (!memcmp(returns_to + i, reinterpret_cast<const void *>(call_1),
 			    address(call_2) - address(call_1)))
 			return reinterpret_cast<uintptr_t>(returns_to) + i;
-	fail("no sigreturn() where a handler returns to");
+	fail("expected sigreturn() where a handler returns to, got another instruction");
 	return 0;
 }
 
 TEST("stepping.handler.sigreturn", "C13",
-     "sigreturn() is stepped over, and nothing that it returns to")
+     "a breakpoint on sigreturn() does not hide one at the instruction it returns to")
 {
 	const uint64_t at = sigreturn_call();
 	const Handler handler(SIGUSR1, count_other);
-	Counting returns(breakpoint(Access::EXECUTE, reinterpret_cast<void *>(at), EXECUTE_LENGTH));
-	Counting next(breakpoint(call_2));
+	CountingEvent returns(
+		breakpoint(Access::EXECUTE, reinterpret_cast<void *>(at), EXECUTE_LENGTH));
+	CountingEvent next(breakpoint(call_2));
 
 	for (uint64_t i = 0; i < HITS; i++)
 		call_0(SYS_kill, getpid(), SIGUSR1, 0);
 	EXPECT_EQ(other_handled, HITS, "signals");
 	EXPECT_EQ(returns.count(), HITS, "hits of sigreturn()");
-	EXPECT_EQ(next.count(), HITS, "hits of what it returned to");
+	EXPECT_EQ(next.count(), HITS, "hits of the instruction that sigreturn() returns to");
 }
 
 asm(".pushsection .text\n"
@@ -614,23 +637,25 @@ void emulated_1();
 void emulated_2();
 }
 
-TEST("stepping.emulated", "C13", "the step over an instruction that the kernel emulates ends there")
+TEST("stepping.emulated", "C13",
+     "the step over an instruction that the kernel emulates ends at the next instruction")
 {
 	if (!HITS_BEHIND_EMULATED)
-		unavailable("the kernel does not hit behind what it emulates, see Known issues");
+		unavailable("no hit after an emulated instruction, see Known issues");
 
-	Counting emulated(breakpoint(emulated_1)), next(breakpoint(emulated_2));
+	CountingEvent emulated(breakpoint(emulated_1)), next(breakpoint(emulated_2));
 
 	for (uint64_t i = 0; i < HITS; i++)
 		emulated_1();
-	EXPECT_EQ(emulated.count(), HITS, "hits of what is emulated");
-	EXPECT_EQ(next.count(), HITS, "hits of the instruction behind it");
+	EXPECT_EQ(emulated.count(), HITS, "hits of the emulated instruction");
+	EXPECT_EQ(next.count(), HITS, "hits of the next instruction");
 }
 
-/* A breakpoint and a watchpoint on the one instruction, each with its signal. */
-TEST("stepping.handler.both", "C13", "one instruction hits twice, and each hit is handled once")
+/* A breakpoint and a watchpoint on the same instruction, each with its own signal. */
+TEST("stepping.handler.both", "C13",
+     "an instruction that hits a breakpoint and a watchpoint is reported once for each")
 {
-	Telling call(at_store(), SETSIG_ALONE);
+	SignalingEvent call(at_store(), SETSIG_ALONE);
 	Event word(at_word());
 
 	word.async(SIGUSR1, gettid());
@@ -639,7 +664,7 @@ TEST("stepping.handler.both", "C13", "one instruction hits twice, and each hit i
 	const Handler handler(SETSIG, count_signal);
 	const Handler other(SIGUSR1, count_other);
 
-	EXPECT_EQ(store(), 0, "what was stored");
+	EXPECT_VALUE(store(), 0, "result of the stores");
 	EXPECT_EQ(call.count(), HITS, "hits of the breakpoint");
 	EXPECT_EQ(handled, HITS, "signals of the breakpoint");
 	EXPECT_EQ(word.count(), HITS, "hits of the watchpoint");
@@ -649,9 +674,9 @@ TEST("stepping.handler.both", "C13", "one instruction hits twice, and each hit i
 static Event *removed;
 
 TEST("stepping.handler.removes", "C13",
-     "a handler may disable its breakpoint, and no other is passed")
+     "a handler may disable its breakpoint, and a watchpoint on the same instruction is still hit")
 {
-	Telling call(at_store(), SETSIG_ALONE);
+	SignalingEvent call(at_store(), SETSIG_ALONE);
 	Event word(at_word());
 
 	removed = &call.event();
@@ -678,10 +703,10 @@ TEST("stepping.handler.removes", "C13",
 static sigjmp_buf before;
 
 TEST("stepping.handler.longjmp", "C13",
-     "a handler may leave by siglongjmp, and its hit is forgotten")
+     "a handler may leave by siglongjmp(), and the next hit is reported as usual")
 {
-	Telling hits(breakpoint(stepped_2), SETSIG_ALONE);
-	Counting next(breakpoint(stepped_3));
+	SignalingEvent hits(breakpoint(stepped_2), SETSIG_ALONE);
+	CountingEvent next(breakpoint(stepped_3));
 	const Handler handler(SETSIG, [](int, siginfo_t *, void *) {
 		count_signal(0, nullptr, nullptr);
 		siglongjmp(before, 1);
@@ -692,15 +717,15 @@ TEST("stepping.handler.longjmp", "C13",
 			stepped_1();
 	EXPECT_EQ(hits.count(), HITS, "hits counted");
 	EXPECT_EQ(handled, HITS, "signals");
-	EXPECT_EQ(next.count(), 0, "executions of the instruction");
+	EXPECT_EQ(next.count(), 0, "executions of the next instruction");
 }
 
 static std::atomic<int> depth;
 
-TEST("stepping.handler.recursion", "C13", "a handler may run onto the breakpoint itself")
+TEST("stepping.handler.recursion", "C13", "a handler may hit its own breakpoint")
 {
-	Telling hits(breakpoint(stepped_1), SETSIG_ALONE);
-	Counting next(breakpoint(stepped_2));
+	SignalingEvent hits(breakpoint(stepped_1), SETSIG_ALONE);
+	CountingEvent next(breakpoint(stepped_2));
 	const Handler handler(
 		SETSIG,
 		[](int, siginfo_t *, void *) {
@@ -716,14 +741,14 @@ TEST("stepping.handler.recursion", "C13", "a handler may run onto the breakpoint
 	call();
 	EXPECT_EQ(hits.count(), 4 * HITS, "hits counted");
 	EXPECT_EQ(handled, 4 * HITS, "signals");
-	EXPECT_EQ(next.count(), 4 * HITS, "executions of the instruction");
+	EXPECT_EQ(next.count(), 4 * HITS, "executions of the next instruction");
 }
 
 TEST("stepping.handler.blocked", "C13",
-     "a hit in the handler whose signal is blocked waits its turn")
+     "a hit in its own handler, where its signal is blocked, is reported after the handler")
 {
-	Telling hits(breakpoint(stepped_1), SETSIG_ALONE);
-	Counting next(breakpoint(stepped_2));
+	SignalingEvent hits(breakpoint(stepped_1), SETSIG_ALONE);
+	CountingEvent next(breakpoint(stepped_2));
 	const Handler handler(SETSIG, [](int, siginfo_t *, void *) {
 		count(handled);
 		if (handled % 2)
@@ -733,14 +758,14 @@ TEST("stepping.handler.blocked", "C13",
 	call();
 	EXPECT_EQ(hits.count(), 2 * HITS, "hits counted");
 	EXPECT_EQ(handled, 2 * HITS, "signals");
-	EXPECT_EQ(next.count(), 2 * HITS, "executions of the instruction");
+	EXPECT_EQ(next.count(), 2 * HITS, "executions of the next instruction");
 }
 
 TEST("stepping.handler.nested", "C13",
-     "a handler is interrupted by another, and its hit is told once")
+     "a hit is reported once although another signal interrupts its handler")
 {
-	Telling hits(breakpoint(stepped_1), SETSIG_ALONE);
-	Counting next(breakpoint(stepped_2));
+	SignalingEvent hits(breakpoint(stepped_1), SETSIG_ALONE);
+	CountingEvent next(breakpoint(stepped_2));
 	const Handler handler(SETSIG, [](int, siginfo_t *, void *) {
 		count_signal(0, nullptr, nullptr);
 		raise(SIGUSR1);
@@ -750,16 +775,16 @@ TEST("stepping.handler.nested", "C13",
 	call();
 	EXPECT_EQ(hits.count(), HITS, "hits counted");
 	EXPECT_EQ(handled, HITS, "signals");
-	EXPECT_EQ(other_handled, HITS, "signals of the other");
-	EXPECT_EQ(next.count(), HITS, "executions of the instruction");
+	EXPECT_EQ(other_handled, HITS, "SIGUSR1s");
+	EXPECT_EQ(next.count(), HITS, "executions of the next instruction");
 }
 
 TEST("stepping.handler.two_frames", "C13",
-     "two signals of one hit are handled, and it is told once")
+     "a hit that sends two signals is reported once to each handler")
 {
-	Telling hits(breakpoint(stepped_1), SETSIG_ALONE);
+	SignalingEvent hits(breakpoint(stepped_1), SETSIG_ALONE);
 	Event second(breakpoint(stepped_1));
-	Counting next(breakpoint(stepped_2));
+	CountingEvent next(breakpoint(stepped_2));
 
 	second.async(SIGUSR1, gettid());
 	second.enable();
@@ -770,15 +795,16 @@ TEST("stepping.handler.two_frames", "C13",
 	call();
 	EXPECT_EQ(hits.count(), HITS, "hits counted");
 	EXPECT_EQ(handled, HITS, "signals");
-	EXPECT_EQ(other_handled, HITS, "signals of the other");
-	EXPECT_EQ(next.count(), HITS, "executions of the instruction");
+	EXPECT_EQ(other_handled, HITS, "SIGUSR1s");
+	EXPECT_EQ(next.count(), HITS, "executions of the next instruction");
 }
 
-/* What has hit is not executed, and no step is left of it. */
-TEST("stepping.handler.goes_elsewhere", "C13", "a handler may change where its program goes on")
+/* The instruction that hit is not executed, and no step over it must remain pending. */
+TEST("stepping.handler.goes_elsewhere", "C13",
+     "a handler may change the address at which its program continues")
 {
-	Telling hits(breakpoint(stepped_1), SETSIG_ALONE);
-	Counting skipped(breakpoint(stepped_2));
+	SignalingEvent hits(breakpoint(stepped_1), SETSIG_ALONE);
+	CountingEvent skipped(breakpoint(stepped_2));
 	const Handler handler(SETSIG, [](int, siginfo_t *, void *context) {
 		count_signal(0, nullptr, nullptr);
 		pc_of(*static_cast<ucontext_t *>(context)) = address(stepped_3);
@@ -787,7 +813,7 @@ TEST("stepping.handler.goes_elsewhere", "C13", "a handler may change where its p
 	call();
 	EXPECT_EQ(hits.count(), HITS, "hits counted");
 	EXPECT_EQ(handled, HITS, "signals");
-	EXPECT_EQ(skipped.count(), 0, "executions of what was skipped");
+	EXPECT_EQ(skipped.count(), 0, "executions of the skipped instruction");
 }
 
 static int call_handled()
@@ -798,57 +824,59 @@ static int call_handled()
 	return handled != HITS;
 }
 
-TEST("stepping.handler.traced", "C13", "a tracer that hands the signal on is not stopped twice")
+TEST("stepping.handler.traced", "C13",
+     "a tracer that passes on the signal of a hit is not stopped by that hit again")
 {
-	Tracee tracee(call_handled);
-	Telling hits(breakpoint(stepped_1), SETSIG_ALONE, tracee.pid());
+	CheckedTracee tracee(call_handled);
+	SignalingEvent hits(breakpoint(stepped_1), SETSIG_ALONE, tracee.pid());
 
-	tracee.to(PTRACE_CONT, 0, SETSIG, stepped_1);
+	tracee.resume_until(PTRACE_CONT, 0, SETSIG, stepped_1);
 	for (uint64_t i = 1; i < HITS; i++)
-		tracee.to(PTRACE_CONT, SETSIG, SETSIG, stepped_1);
+		tracee.resume_until(PTRACE_CONT, SETSIG, SETSIG, stepped_1);
 	tracee.resume(PTRACE_CONT, SETSIG);
-	tracee.ends();
+	tracee.must_have_exited();
 	EXPECT_EQ(hits.count(), HITS, "hits counted");
 }
 
-TEST("stepping.handler.traced_step", "C13", "a tracer steps through the handler, and back")
+TEST("stepping.handler.traced_step", "C13",
+     "a tracer can single-step into the handler of a hit and back out of it")
 {
-	Tracee tracee(call_handled);
-	Telling hits(breakpoint(stepped_1), SETSIG_ALONE, tracee.pid());
-	Counting next(breakpoint(stepped_2), tracee.pid());
+	CheckedTracee tracee(call_handled);
+	SignalingEvent hits(breakpoint(stepped_1), SETSIG_ALONE, tracee.pid());
+	CountingEvent next(breakpoint(stepped_2), tracee.pid());
 
 	for (uint64_t i = 0; i < HITS; i++) {
-		tracee.to(PTRACE_CONT, 0, SETSIG, stepped_1);
-		tracee.to(PTRACE_SINGLESTEP, SETSIG, SIGTRAP, nullptr);
-		EXPECT_EQ(tracee.pc(), address(count_signal), "the entry of the handler");
+		tracee.resume_until(PTRACE_CONT, 0, SETSIG, stepped_1);
+		tracee.resume_until(PTRACE_SINGLESTEP, SETSIG, SIGTRAP, nullptr);
+		EXPECT_HEX(tracee.pc(), address(count_signal), "pc at the entry of the handler");
 		for (int steps = 0; steps < 300 && tracee.pc() != address(stepped_2); steps++)
-			tracee.to(PTRACE_SINGLESTEP, 0, SIGTRAP, nullptr);
-		EXPECT_EQ(tracee.pc(), address(stepped_2), "the instruction after the breakpoint");
+			tracee.resume_until(PTRACE_SINGLESTEP, 0, SIGTRAP, nullptr);
+		EXPECT_HEX(tracee.pc(), address(stepped_2), "pc after the step");
 	}
 	tracee.resume(PTRACE_CONT);
-	tracee.ends();
+	tracee.must_have_exited();
 	EXPECT_EQ(hits.count(), HITS, "hits counted");
-	EXPECT_EQ(next.count(), HITS, "executions of the instruction");
+	EXPECT_EQ(next.count(), HITS, "executions of the next instruction");
 }
 
-/* The tracer's own step is none over the breakpoint that it has led to. */
+/* The tracer's step to a breakpoint must not count as the step over it. */
 TEST("stepping.handler.stepped_onto", "C13",
-     "a signal at a breakpoint that was not hit yet hides nothing")
+     "a signal that arrives at a breakpoint before it is hit does not hide the hit")
 {
-	Tracee tracee(call_handled);
-	Telling hits(breakpoint(stepped_1), SETSIG_ALONE, tracee.pid());
-	Counting next(breakpoint(stepped_2), tracee.pid());
+	CheckedTracee tracee(call_handled);
+	SignalingEvent hits(breakpoint(stepped_1), SETSIG_ALONE, tracee.pid());
+	CountingEvent next(breakpoint(stepped_2), tracee.pid());
 
 	for (uint64_t i = 0; i < HITS; i++) {
-		tracee.to(PTRACE_CONT, 0, SETSIG, stepped_1);
-		tracee.to(PTRACE_SINGLESTEP, 0, SIGTRAP, stepped_2);
-		EXPECT_EQ(next.count(), i, "hits of the next one, before it is executed");
-		tracee.to(PTRACE_SINGLESTEP, SETSIG, SIGTRAP, nullptr);
+		tracee.resume_until(PTRACE_CONT, 0, SETSIG, stepped_1);
+		tracee.resume_until(PTRACE_SINGLESTEP, 0, SIGTRAP, stepped_2);
+		EXPECT_EQ(next.count(), i, "hits of the next breakpoint before it is executed");
+		tracee.resume_until(PTRACE_SINGLESTEP, SETSIG, SIGTRAP, nullptr);
 	}
 	tracee.resume(PTRACE_CONT);
-	tracee.ends();
+	tracee.must_have_exited();
 	EXPECT_EQ(hits.count(), HITS, "hits counted");
-	EXPECT_EQ(next.count(), HITS, "hits of the next one");
+	EXPECT_EQ(next.count(), HITS, "hits of the next breakpoint");
 }
 
 /* ---- all at once */
@@ -867,7 +895,7 @@ static void on_hit(int, siginfo_t *, void *)
 	case 0:
 		if (in_timer)
 			break;
-		/* All handlers that are active have a hit whose instruction is not executed. */
+		/* The instructions of all hits whose handlers are active are not executed. */
 		jumps++;
 		abandoned += active;
 		active = 0;
@@ -885,7 +913,7 @@ static void on_hit(int, siginfo_t *, void *)
 static timer_t timer;
 static std::atomic<bool> over;
 
-/* The next one when this one is done: a slow machine makes headway between them, too. */
+/* Starts the next timer at the end, so that a slow machine makes progress between two timers. */
 static void on_timer(int, siginfo_t *, void *)
 {
 	constexpr itimerspec SOON = { {}, { 0, 1'700'000 } };
@@ -899,10 +927,11 @@ static void on_timer(int, siginfo_t *, void *)
 		timer_settime(timer, 0, &SOON, nullptr);
 }
 
-TEST("stepping.handler.all", "C13", "signals, jumps and timers at once: each hit is told once")
+TEST("stepping.handler.all", "C13",
+     "with signals, siglongjmp() and timers at once, each hit is reported once")
 {
-	Telling hits(breakpoint(stepped_1), SETSIG_ALONE);
-	Counting next(breakpoint(stepped_2)), call(at_store()), word(at_word());
+	SignalingEvent hits(breakpoint(stepped_1), SETSIG_ALONE);
+	CountingEvent next(breakpoint(stepped_2)), call(at_store()), word(at_word());
 	const itimerspec now = { {}, { 0, 1 } }, never = {};
 	sigevent event = {};
 	const Handler handler(SETSIG, on_hit, SA_NODEFER);
@@ -921,10 +950,10 @@ TEST("stepping.handler.all", "C13", "signals, jumps and timers at once: each hit
 	}
 	over = true;
 	timer_settime(timer, 0, &never, nullptr);
-	EXPECT_EQ(hits.count(), handled, "hits counted, of those told");
-	EXPECT_EQ(next.count(), handled - abandoned, "executions of the instruction");
+	EXPECT_EQ(hits.count(), handled, "hits counted, as many as signals");
+	EXPECT_EQ(next.count(), handled - abandoned, "executions of the next instruction");
 	EXPECT_EQ(call.count(), ROUNDS + other_handled, "hits of the breakpoint at the store");
 	EXPECT_EQ(word.count(), ROUNDS + other_handled, "hits of the watchpoint");
-	EXPECT_GT(jumps, 0, "jumps");
-	EXPECT_GT(other_handled, 0, "timers");
+	EXPECT_GT(jumps, 0, "jumps out of the handler");
+	EXPECT_GT(other_handled, 0, "timer signals");
 }

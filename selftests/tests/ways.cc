@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * How a debugger without rights comes by a filter: each way, at each setting that has a say in it.
- * C15: they give what is here and nothing more.
+ * How a debugger without rights can obtain a filter: each method, with all values of the settings
+ * that restrict it. C15: the methods grant exactly this.
  */
 #include <bpf/bpf.h>
 #include <linux/bpf.h>
@@ -24,10 +24,10 @@
 #include "tests/common.h"
 #include "uses/uses.h"
 
-/* Newer than the headers here: Linux 6.9. */
+/* Linux 6.9, newer than the headers here. */
 constexpr int TOKEN_CREATE = 36; /* enum bpf_cmd */
 constexpr uint32_t F_TOKEN_FD = 1 << 16; /* prog_flags, map_flags */
-/* The largest first, so that = {} clears the whole: the kernel looks at each byte. */
+/* The largest member is first, so that = {} clears all bytes: the kernel checks them. */
 union TokenAttr {
 	struct {
 		uint32_t type, insn_cnt;
@@ -56,12 +56,12 @@ static int bpf(int command, TokenAttr &attr)
 
 namespace {
 
-/* The system calls of a debugger, in their order. */
+/* The steps of a debugger, in their order. */
 enum Step { GET, OPEN, ATTACH, NONE };
 constexpr const char *steps[] = { "getting the filter", "perf_event_open()", "attaching",
 				  "nothing" };
 
-/* What it ended with: at which step it was refused, if it was. */
+/* The result: the step that was refused, if any, and its errno. */
 struct Tried {
 	Step refused = NONE;
 	int err = 0;
@@ -69,25 +69,25 @@ struct Tried {
 	bool operator==(const Tried &) const = default;
 	std::string text() const
 	{
-		return std::string(steps[refused]) + " is refused" +
-		       (err ? std::string(" with ") + strerrorname_np(err) : "");
+		return std::string(steps[refused]) + " fails" +
+		       (err ? " with " + errno_name(err) : "");
 	}
 };
 
-/* The filter as it is lent: what decides, and where the condition is put. */
-struct Lent {
+/* A filter that was lent: the program, and the map with its condition. */
+struct BorrowedFilter {
 	Fd program, globals;
 };
 
 } // namespace
 
-/* A debugger's work: of all hits it has one, the third. */
-static Tried seek_with(const Lent &lent)
+/* What the debugger does with the filter: only the third of its hits is accepted. */
+static Tried seek_with(const BorrowedFilter &lent)
 {
 	if (!lent.program.valid() || !lent.globals.valid())
 		return { GET, errno };
 
-	const LentGlobals globals(lent.globals.get());
+	const BorrowedGlobals globals(lent.globals.get());
 
 	if (!globals.valid())
 		return { GET, errno };
@@ -115,7 +115,7 @@ static Tried seek_with(const Lent &lent)
 	return {};
 }
 
-/* --- the ways: what root does for the debugger, over a socket or before, and what it does itself --- */
+/* --- the methods: what root does, before or over a socket, and what the debugger does --- */
 
 static void lend(int debugger, const Uses &uses)
 {
@@ -126,7 +126,7 @@ static void lend(int debugger, const Uses &uses)
 static Tried borrow(int lender)
 {
 	int err;
-	Lent lent;
+	BorrowedFilter lent;
 
 	lent.program = receive_fd(lender, &err);
 	lent.globals = receive_fd(lender, &err);
@@ -138,7 +138,7 @@ static constexpr char bpffs[] = "/sys/fs/bpf", pinned_program[] = "/sys/fs/bpf/p
 
 static Tried open_pinned(int)
 {
-	Lent lent;
+	BorrowedFilter lent;
 
 	lent.program = Fd(bpf_obj_get(pinned_program));
 	if (lent.program.valid())
@@ -146,7 +146,7 @@ static Tried open_pinned(int)
 	return seek_with(lent);
 }
 
-/* A bpffs in the debugger's user namespace, with which it may load what @delegated says. */
+/* Delegates a bpffs in the debugger's user namespace, which allows what @delegated lists. */
 static void delegate(int debugger, const Uses &)
 {
 	static constexpr std::pair<const char *, uint64_t> delegated[] = {
@@ -167,7 +167,7 @@ static void delegate(int debugger, const Uses &)
 	send_fd(debugger, Fd(fsmount(context.get(), FSMOUNT_CLOEXEC, 0)).get());
 }
 
-/* The program "seek" of uses.bpf.c, all of whose hits match: libbpf's loader may not know tokens. */
+/* The program "seek" of uses.bpf.c without its condition, because libbpf may not support tokens. */
 static Fd load_seek(int token, int globals)
 {
 	constexpr int16_t SEEN = offsetof(uses::uses__bss, seek_seen),
@@ -199,7 +199,7 @@ static Tried load_by_token(int delegator)
 {
 	int err;
 
-	/* fsopen(2) goes by who owns the mount namespace. */
+	/* fsopen(2) requires CAP_SYS_ADMIN in the user namespace that owns the mount namespace. */
 	if (unshare(CLONE_NEWUSER | CLONE_NEWNS))
 		setup_failed("unshare", errno);
 
@@ -225,7 +225,7 @@ static Tried load_by_token(int delegator)
 		token.get()
 	};
 
-	Lent lent;
+	BorrowedFilter lent;
 
 	lent.globals = Fd(bpf(BPF_MAP_CREATE, attr));
 	if (lent.globals.valid())
@@ -244,10 +244,10 @@ static void need_tokens(const Uses &)
 		    become(NOBODY, 0);
 		    return unshare(CLONE_NEWUSER);
 	    }).wait())
-		unavailable("not everybody may make a user namespace");
+		unavailable("an ordinary user cannot create a user namespace");
 }
 
-/* Runs a test of this program, as @file; its exit code. */
+/* Runs a test with a copy of this program, @file, and returns the exit code. */
 static int run_as(const char *file)
 {
 	const int status = Child([&] {
@@ -256,7 +256,7 @@ static int run_as(const char *file)
 			   }).wait();
 
 	if (!WIFEXITED(status))
-		fail("%s ended with wait status %#x", file, status);
+		fail("expected an exit code, got %s: %s", status_text(status).c_str(), file);
 	return WEXITSTATUS(status);
 }
 
@@ -264,25 +264,25 @@ static constexpr int SKIPPED_ALL = 4;
 
 static Tried without_rights(int)
 {
-	EXPECT_EQ(run_as("/proc/self/exe"), SKIPPED_ALL, "exit code of a run without rights");
+	EXPECT_VALUE(run_as("/proc/self/exe"), SKIPPED_ALL, "exit code of a run without rights");
 	return { GET, try_least(0).valid() ? 0 : errno };
 }
 
-/* What its file does not give is CAP_SYS_ADMIN, which it takes where events are closed. */
+/* The file has no CAP_SYS_ADMIN, which is required if perf_event_paranoid forbids events. */
 static Tried file_capabilities(int)
 {
 	const int code = run_as("debugger");
 
 	if (code == SKIPPED_ALL)
 		return { OPEN, EACCES };
-	EXPECT_EQ(code, 0, "exit code of the program with capabilities");
+	EXPECT_VALUE(code, 0, "exit code of the program with capabilities");
 	return {};
 }
 
 static void pin(const Uses &uses)
 {
 	if (!mount_for_us("bpf", bpffs))
-		unavailable("no bpffs");
+		unavailable("bpffs cannot be mounted");
 	if (bpf_obj_pin(uses.prog_fd(), pinned_program) ||
 	    bpf_obj_pin(bpf_map__fd(uses->maps.bss), pinned_globals))
 		setup_failed("bpf_obj_pin", errno);
@@ -290,7 +290,7 @@ static void pin(const Uses &uses)
 		setup_failed("chown", errno);
 }
 
-/* A copy of this program in the current folder. */
+/* Makes a copy of this program, "debugger" in the current folder, with file capabilities. */
 static void give_capabilities(const Uses &)
 {
 	/* Permitted, and effective at exec: capabilities(7). */
@@ -311,63 +311,66 @@ static void give_capabilities(const Uses &)
 
 namespace {
 
-const struct Way {
+const struct Method {
 	const char *name, *says;
-	Tried (*go)(int root); /* the debugger */
-	void (*give)(int debugger, const Uses &uses) = [](int, auto &) {}; /* root */
-	void (*need)(const Uses &uses) = [](auto &) {}; /* root, before; in the test's namespaces */
-	/* At this setting of kernel.unprivileged_bpf_disabled. */
+	Tried (*use)(int root); /* in the debugger */
+	void (*give)(int debugger, const Uses &uses) = [](int, auto &) {
+	}; /* in a process of root */
+	void (*need)(const Uses &uses) = [](auto &) {}; /* before, in the test itself */
+	/* The step that is refused at this value of kernel.unprivileged_bpf_disabled. */
 	Step (*refused)(int setting) = [](int) { return NONE; };
-} ways[] = {
+} methods[] = {
 	{ .name = "none",
-	  .says = "without rights, and nobody to give any, there is no filter",
-	  .go = without_rights,
+	  .says = "a debugger without rights cannot load a filter",
+	  .use = without_rights,
 	  .refused = [](int) { return GET; } },
 	{ .name = "file_capabilities",
-	  .says = "a debugger whose file has CAP_BPF and CAP_PERFMON has what it takes",
-	  .go = file_capabilities,
+	  .says = "a debugger whose file has CAP_BPF and CAP_PERFMON can load a filter",
+	  .use = file_capabilities,
 	  .need = give_capabilities },
 	{ .name = "broker",
-	  .says = "the descriptors of a program and its map are all that a debugger takes",
-	  .go = borrow,
+	  .says = "a debugger without rights can use a program and a map that it receives",
+	  .use = borrow,
 	  .give = lend },
-	/* c8644cd0efe7, "bpf: refine kernel.unprivileged_bpf_disabled behaviour", came with 5.19. */
+	/*
+	 * c8644cd0efe7, "bpf: refine kernel.unprivileged_bpf_disabled behaviour", came with 5.19.
+	 */
 	{ .name = "pinned",
-	  .says = "whoever may read and write a pinned program and its map can use them",
-	  .go = open_pinned,
+	  .says = "a debugger that may read and write a pinned program and map can use them",
+	  .use = open_pinned,
 	  .need = pin,
 	  .refused = [](int setting) { return setting && kernel_before(5, 19) ? GET : NONE; } },
 	{ .name = "token",
-	  .says = "a token of a delegated bpffs lets a debugger load its own",
-	  .go = load_by_token,
+	  .says = "a debugger with a BPF token from a delegated bpffs can load a filter",
+	  .use = load_by_token,
 	  .give = delegate,
 	  .need = need_tokens },
 };
 
 } // namespace
 
-/* In a process of its own, with one of root's at the other end of a socket. */
-static Tried try_it(const Way &way, const Uses &uses)
+/* Tries a method in a child, with a process of root at the other end of a socket. */
+static Tried try_it(const Method &method, const Uses &uses)
 {
 	Tried &tried = shared_with_children<Tried>();
 	SocketPair ends;
 	Child root([&] {
 		ends.there.close();
-		way.give(ends.here.get(), uses);
+		method.give(ends.here.get(), uses);
 		return 0;
 	});
 
 	ends.here.close();
-	EXPECT_EQ(Child([&] {
-			  become(NOBODY, 0);
-			  tried = way.go(ends.there.get());
-			  return 0;
-		  }).wait(),
-		  0, "end of the debugger");
+	EXPECT_STATUS(Child([&] {
+			      become(NOBODY, 0);
+			      tried = method.use(ends.there.get());
+			      return 0;
+		      }).wait(),
+		      0, "the debugger");
 	return tried;
 }
 
-/* Debian from 3 on and Ubuntu at 4 open an event for CAP_SYS_ADMIN alone. */
+/* Debian from level 3 on and Ubuntu at level 4 require CAP_SYS_ADMIN to open any event. */
 static bool events_are_closed(int level)
 {
 	const int status = Child([] {
@@ -377,57 +380,61 @@ static bool events_are_closed(int level)
 	const int err = WIFEXITED(status) ? WEXITSTATUS(status) : EINTR;
 
 	if (err && (level < 3 || err != EACCES))
-		fail("perf_event_paranoid %d, nobody's own breakpoint: %s", level, strerror(err));
+		fail("expected %s, got %s: the user's own breakpoint at perf_event_paranoid %d",
+		     level < 3 ? "success" : "success or EACCES", errno_name(err).c_str(), level);
 	return err;
 }
 
-static void check_way(const Way &way)
+static void check_method(const Method &method)
 {
-	/* Where nobody has events there is nothing to be refused. */
+	/* Skips the test without breakpoints. */
 	Event(breakpoint(hit)).close();
 
 	Uses uses("seek");
 	Sysctl disabled("kernel/unprivileged_bpf_disabled"), paranoid("kernel/perf_event_paranoid");
 	std::vector<int> settings;
 
-	/* 1 says what 2 says, for good: it is seen where the kernel was booted with it. */
+	/*
+	 * 1 is like 2 but cannot be reset, so it is tested only if the kernel was booted with it.
+	 */
 	for (int setting : { 0, 2 })
 		if (disabled.set(setting))
 			settings.push_back(setting);
 	if (settings.empty())
 		settings.push_back(1);
 
-	way.need(uses);
+	method.need(uses);
 	for (int setting : settings)
 		for (int level = -1; level <= 4; level++) {
 			Tried expected;
 
 			disabled.set(setting);
 			paranoid.set(level);
-			expected.refused = way.refused(setting);
+			expected.refused = method.refused(setting);
 			if (expected.refused == NONE && events_are_closed(level))
 				expected = { OPEN, EACCES };
 			else if (expected.refused != NONE)
 				expected.err = EPERM;
 
-			const Tried tried = try_it(way, uses);
+			const Tried tried = try_it(method, uses);
 
 			if (tried != expected)
-				fail("unprivileged_bpf_disabled %d, perf_event_paranoid %d: %s, "
-				     "not %s",
-				     setting, level, tried.text().c_str(), expected.text().c_str());
+				fail("expected that %s, got that %s: unprivileged_bpf_disabled %d, "
+				     "perf_event_paranoid %d",
+				     expected.text().c_str(), tried.text().c_str(), setting, level);
 		}
 }
 
-static const bool added_ways = [] {
-	for (const Way &way : ways)
-		add_test({ std::string("rights.way.") + way.name, "C15", way.says,
-			   [&way] { check_way(way); } });
+static const bool added_methods = [] {
+	for (const Method &method : methods)
+		add_test({ std::string("rights.way.") + method.name, "C15", method.says,
+			   [&method] { check_method(method); } });
 	return true;
 }();
 
-/* systemd mounts the machine's bpffs with mode=700, upstream's own mode is open to everybody. */
-TEST("rights.lent", "C15", "a program that was lent is gone with its lender and its borrower")
+/* systemd mounts bpffs with mode=700; the kernel's default mode allows all users to pin objects. */
+TEST("rights.lent", "C15",
+     "a lent program is freed after both its lender and its borrower have exited")
 {
 	__u32 &id = shared_with_children<__u32>();
 
@@ -438,18 +445,19 @@ TEST("rights.lent", "C15", "a program that was lent is gone with its lender and 
 		paranoid.set(2);
 		id = info_of_program(uses.prog_fd()).id;
 		if (!mount_for_us("bpf", bpffs, "mode=700"))
-			unavailable("no bpffs");
+			unavailable("bpffs cannot be mounted");
 		in_child([&] {
 			become(NOBODY, 0);
 
-			const Lent lent = { Fd(dup(uses.prog_fd())),
-					    Fd(dup(bpf_map__fd(uses->maps.bss))) };
+			const BorrowedFilter lent = { Fd(dup(uses.prog_fd())),
+						      Fd(dup(bpf_map__fd(uses->maps.bss))) };
 
-			EXPECT_TRUE(seek_with(lent) == Tried(), "what is lent is of use");
-			EXPECT_LT(bpf_obj_pin(lent.program.get(), pinned_program), 0,
-				  "the borrower pins the program");
-			EXPECT_LT(bpf_prog_get_fd_by_id(id), 0, "it has programs by their number");
+			EXPECT_TRUE(seek_with(lent) == Tried(), "the borrowed filter works");
+			EXPECT_TRUE(bpf_obj_pin(lent.program.get(), pinned_program) < 0,
+				    "the borrower cannot pin the program");
+			EXPECT_TRUE(bpf_prog_get_fd_by_id(id) < 0,
+				    "the borrower cannot open the program by its id");
 		});
 	});
-	EXPECT_TRUE(program_goes(id), "the program goes");
+	EXPECT_TRUE(wait_until_freed(id), "the program is freed");
 }

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Hot patching without stopping the world: replace a routine and the layout of its data while
- * threads call it. Only who enters the routine during the change waits; nobody else stops, and
- * the calls that the change does not concern go on at full speed: the kernel turns their hits
- * away. No byte of code is written, so read-only text and other CPUs' caches are no concern.
+ * Hot patching without stopping all threads: replace a routine and the layout of its data while
+ * threads call it. Only threads that enter the routine during the change wait; all other threads
+ * keep running. Calls that the change does not concern do not even get a signal: the kernel rejects
+ * their hits. No code is modified, so text may be read-only and instruction caches need no flush.
  *
- * Recipe: before the threads are created, an execute breakpoint on the routine with attr.inherit
- * and sigtrap, disabled. To patch: enable it; ask every thread by a signal whether it is inside
- * the old routine, until none is; convert the data; publish the new routine. The handler of
- * SIGTRAP waits for that and sets the program counter. The breakpoint is the patch.
+ * Recipe: before the threads are created, open a disabled execute breakpoint on the routine with
+ * attr.inherit and sigtrap. To patch: enable it; ask each thread by a signal whether it is inside
+ * the old routine, until none is; convert the data; publish the new routine. The SIGTRAP handler
+ * waits for that and sets the program counter to the new routine. The breakpoint stays: it is the
+ * patch.
  */
 #include <sys/syscall.h>
 #include <sys/ucontext.h>
@@ -22,11 +23,11 @@
 #include "uses/uses.h"
 
 static constexpr int THREADS = 4;
-static constexpr uint64_t CALLS = 50; /* of a thread, at least, after the change */
+static constexpr uint64_t CALLS = 50; /* of each thread after the change, at least */
 
 using Routine = int(uint64_t amount);
 
-/* The old routine and its data. It calls nothing, so a thread inside it has its pc inside it. */
+/* The old routine and its data. It calls no function: a thread inside it has its pc there. */
 static std::atomic<uint64_t> old_sum;
 
 [[gnu::section("hotpatch_old")]] KEPT_APART static int add(uint64_t amount)
@@ -34,13 +35,13 @@ static std::atomic<uint64_t> old_sum;
 	int result = 1;
 
 	old_sum.fetch_add(amount, std::memory_order_relaxed);
-	asm("" : "+r"(result)); /* no caller may know it: the new routine has another one */
+	asm("" : "+r"(result)); /* hides the result from callers: the new routine's differs */
 	return result;
 }
 
 extern const char __start_hotpatch_old[], __stop_hotpatch_old[]; /* from the linker */
 
-/* The new ones. */
+/* The new routine and its data. */
 static std::atomic<uint64_t> new_sum, new_calls;
 
 KEPT_APART static int add_and_count(uint64_t amount)
@@ -62,7 +63,7 @@ static void on_entry(int, siginfo_t *, void *context)
 	pc_of(*static_cast<ucontext_t *>(context)) = reinterpret_cast<uintptr_t>(published.load());
 }
 
-/* The answer to "are you inside?": UNKNOWN until the thread has been asked. */
+/* Whether a thread is inside the old routine: UNKNOWN until it has answered the signal. */
 enum Answer { UNKNOWN, INSIDE, OUTSIDE };
 static thread_local std::atomic<int> *answer;
 
@@ -80,8 +81,8 @@ static void on_question(int, siginfo_t *, void *context)
 struct Worker {
 	std::atomic<int> answer, tid;
 	std::atomic<uint64_t> patched; /* calls that the new routine served */
-	uint64_t sum, traps, /* of all calls, and SIGTRAPs */
-		out_of_place; /* calls with a trap or a result that they should not have */
+	uint64_t sum, traps; /* the amounts of all calls, and the number of SIGTRAPs */
+	uint64_t out_of_place; /* calls with a wrong SIGTRAP or a wrong result */
 };
 
 static void work(Worker &me, const std::atomic<bool> &done, std::latch &started)
@@ -94,7 +95,9 @@ static void work(Worker &me, const std::atomic<bool> &done, std::latch &started)
 		const bool by_new = add(amount) == 2;
 
 		me.sum += amount;
-		/* Trapped if and only if patched; never for 0, always once it has begun. */
+		/*
+		 * Trapped if and only if the new routine ran: never for 0, always after the change.
+		 */
 		me.out_of_place += traps - before != by_new || (by_new && !amount) ||
 				   (!by_new && amount && me.patched);
 		if (by_new)
@@ -103,7 +106,9 @@ static void work(Worker &me, const std::atomic<bool> &done, std::latch &started)
 	me.traps = traps;
 }
 
-TEST("uses.hotpatch", "C1", "a routine is replaced under its callers; unconcerned calls go on")
+TEST("uses.hotpatch", "C1",
+     "a routine is replaced while threads call it, and calls that the change does not concern "
+     "continue")
 {
 	Uses uses("hotpatch");
 	Handler entry(SIGTRAP, on_entry), question(SIGUSR1, on_question);
@@ -127,7 +132,7 @@ TEST("uses.hotpatch", "C1", "a routine is replaced under its callers; unconcerne
 			worker.answer.wait(UNKNOWN);
 		} while (worker.answer == INSIDE);
 	}
-	/* From here on nobody adds to the old sum, though everybody may call for it. */
+	/* No thread adds to the old sum from here on, although threads still call the routine. */
 	new_sum = old_sum.exchange(0);
 	published = add_and_count;
 	published.notify_all();
@@ -145,10 +150,11 @@ TEST("uses.hotpatch", "C1", "a routine is replaced under its callers; unconcerne
 		traps += worker.traps;
 		out_of_place += worker.out_of_place;
 	}
-	EXPECT_EQ(old_sum, 0, "added to the old sum after the change");
-	EXPECT_EQ(new_sum, sum, "the new sum");
+	EXPECT_VALUE(old_sum, 0, "the old sum after the change");
+	EXPECT_VALUE(new_sum, sum, "the new sum");
 	EXPECT_EQ(new_calls, patched, "calls of the new routine");
-	EXPECT_EQ(traps, patched, "SIGTRAPs, one for each call of the new routine");
-	EXPECT_EQ(out_of_place, 0, "calls that trapped, or did not, against the program's word");
-	EXPECT_EQ(event.count(), uses.globals()->hotpatch_calls, "calls since, and program runs");
+	EXPECT_EQ(traps, patched, "SIGTRAPs for calls of the new routine");
+	EXPECT_EQ(out_of_place, 0, "calls that trapped or not contrary to the program's decision");
+	EXPECT_EQ(event.count(), uses.globals()->hotpatch_calls,
+		  "hits counted, as many as runs of the program");
 }

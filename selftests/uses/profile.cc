@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A profile that is made in the kernel: how often is the CPU found at which instruction of this
- * range? The program counts in a map and returns 0, so that there is no ring buffer to size, no
- * sample to lose, and nobody to wake until somebody wants to see the result.
+ * A profile that is made in the kernel: how often does the CPU execute which instruction of a
+ * range? The program counts in a map and returns 0. There is no ring buffer whose size must be
+ * chosen, no sample is lost, and the profiler is not woken until it wants the result.
  *
- * Recipe: cpu-clock with a sample_period in nanoseconds, on a thread or on a CPU; exclude_user,
- * exclude_kernel and exclude_idle for what is not of interest; a hash map by address.
+ * Recipe: open a cpu-clock event with a sample_period in nanoseconds on a thread or a CPU. Set
+ * exclude_user, exclude_kernel or exclude_idle for what is not of interest. Count in a hash map
+ * with the address as its key.
  */
 #include <bpf/bpf.h>
 #include <fcntl.h>
@@ -19,7 +20,7 @@
 #include "lib/sysctl.h"
 #include "uses/uses.h"
 
-/* Two routines to spend time in, in sections of their own, whose bounds the linker names. */
+/* Two routines that spend time, in separate sections whose bounds the linker defines. */
 #define SPIN_IN(name)                                                                              \
 	extern const char __start_##name[], __stop_##name[];                                       \
 	[[gnu::section(#name)]] KEPT_APART static void spin_in_##name()                           \
@@ -49,30 +50,33 @@ static perf_event_attr cpu_clock()
 }
 
 /*
- * User space, which is never to be woken as long as this lives. A clock that is throttled nevertheless says so in the
- * ring, and enough of these records wake it.
+ * Expects that nothing wakes the profiler while this object lives. A throttled clock writes a
+ * record to the ring, however, and may send a signal for it.
  */
-class Undisturbed {
+class NoWakeups {
 public:
-	~Undisturbed()
+	~NoWakeups()
 	{
 		EXPECT_LE(Signals::count(SETSIG), throttles, "signals that woke the profiler");
 	}
 
-	static inline uint64_t throttles; /* records of all rings */
+	static inline uint64_t throttles; /* PERF_RECORD_THROTTLE records in all rings */
 
 private:
-	/* Ten times as many as the clock has: a tick can be late. */
+	/* Ten times the rate of the clock, because ticks can be late. */
 	EnoughSampling enough_{ 10'000 };
 	Signals signals_{ SETSIG };
 };
 
 class Profiler {
 public:
-	/* What it has found so far. */
+	/* The results so far. */
 	const volatile auto *found() const { return uses_.globals(); }
 
-	/* Of the calling thread, or of all that runs on @cpu. Whatever is delivered is seen. */
+	/*
+	 * Profiles the calling thread, or all tasks on @cpu. Has a ring and a signal for any
+	 * delivery.
+	 */
 	Profiler(const Range &range, const perf_event_attr &attr, int cpu = -1)
 		: event_(attr, cpu < 0 ? 0 : -1, cpu)
 		, ring_(event_)
@@ -82,7 +86,10 @@ public:
 		event_.must_attach(uses_);
 		event_.async(SETSIG, gettid());
 	}
-	/* No other profiler may be counting now: a hit in the bpf(2) that reads the map would be a miss, which wakes. */
+	/*
+	 * No other profiler may be running now: its hit in the bpf(2) that reads the map would be a
+	 * miss, which sends a signal.
+	 */
 	~Profiler()
 	{
 		event_.disable();
@@ -93,9 +100,10 @@ public:
 
 		if (throttles)
 			note("the clock was throttled %lu times", throttles);
-		Undisturbed::throttles += throttles;
-		EXPECT_LE(ring_.poll_ready(), throttles, "poll is ready");
-		EXPECT_EQ(in_map(), found()->profile_inside, "counts in the map, all in the range");
+		NoWakeups::throttles += throttles;
+		EXPECT_LE(ring_.poll_ready(), throttles, "times that poll() was ready");
+		EXPECT_EQ(in_map(), found()->profile_inside,
+			  "counts in the map, as many as hits in the range");
 	}
 	Profiler(const Profiler &) = delete;
 
@@ -103,7 +111,7 @@ public:
 	void stop() { event_.disable(); }
 
 private:
-	/* The sum over the addresses of the map, less 1 for each that is not in the range. */
+	/* The sum of all counts in the map, minus 1 for each address outside of the range. */
 	uint64_t in_map() const
 	{
 		const int map = bpf_map__fd(uses_->maps.profile_counts);
@@ -123,9 +131,9 @@ private:
 	Ring ring_;
 };
 
-static constexpr uint64_t ENOUGH = 10; /* found where they should be */
+static constexpr uint64_t ENOUGH = 10; /* hits in the expected place */
 
-/* A little of the time of each kind that a thread can spend. */
+/* Spends some time in each of the routines and in the kernel. */
 static void spend_time()
 {
 	static char buffer[1 << 16];
@@ -138,9 +146,9 @@ static void spend_time()
 			setup_failed("read of /dev/zero", errno);
 }
 
-TEST("uses.profile", "C1", "a profile is counted in the kernel, and nobody is ever woken")
+TEST("uses.profile", "C1", "a profile is counted in the kernel and never wakes the profiler")
 {
-	Undisturbed user_space;
+	NoWakeups user_space;
 	Profiler profiler(one, cpu_clock());
 
 	profiler.start();
@@ -148,9 +156,9 @@ TEST("uses.profile", "C1", "a profile is counted in the kernel, and nobody is ev
 		spend_time();
 }
 
-TEST("uses.profile.two", "C1", "two profilers at once: neither sees or disturbs the other")
+TEST("uses.profile.two", "C1", "two concurrent profilers neither see nor disturb each other")
 {
-	Undisturbed user_space;
+	NoWakeups user_space;
 	Profiler first(one, cpu_clock());
 	Profiler second(two, cpu_clock());
 
@@ -159,7 +167,7 @@ TEST("uses.profile.two", "C1", "two profilers at once: neither sees or disturbs 
 	while (first.found()->profile_inside < ENOUGH || second.found()->profile_inside < ENOUGH)
 		spend_time();
 
-	/* One stops, the other goes on; and what the one has found stays as it is. */
+	/* The second profiler stops, and its results must not change while the first continues. */
 	second.stop();
 
 	const uint64_t by_first = first.found()->profile_inside,
@@ -168,13 +176,13 @@ TEST("uses.profile.two", "C1", "two profilers at once: neither sees or disturbs 
 	while (first.found()->profile_inside < by_first + ENOUGH)
 		spend_time();
 	first.stop();
-	EXPECT_EQ(second.found()->profile_inside, by_second, "found by the one that stopped");
+	EXPECT_EQ(second.found()->profile_inside, by_second, "hits found by the stopped profiler");
 }
 
-/* With the mode that @attr excludes: none of it is found, though a profiler beside it finds it. */
+/* The mode that @attr excludes must not be found, although another profiler finds it. */
 static void check_excluded(const perf_event_attr &attr)
 {
-	Undisturbed user_space;
+	NoWakeups user_space;
 	Profiler all(nothing, cpu_clock()), some(nothing, attr);
 	const volatile auto *every = all.found(), *found = some.found();
 
@@ -186,10 +194,10 @@ static void check_excluded(const perf_event_attr &attr)
 	all.stop();
 	some.stop();
 	EXPECT_EQ(attr.exclude_kernel ? found->profile_kernel : found->profile_user, 0,
-		  "found in the mode that is excluded");
+		  "hits found in the excluded mode");
 }
 
-TEST("uses.profile.exclude_kernel", "C1", "with exclude_kernel the program sees user mode alone")
+TEST("uses.profile.exclude_kernel", "C1", "with exclude_kernel the program sees only user mode")
 {
 	perf_event_attr attr = cpu_clock();
 
@@ -197,7 +205,7 @@ TEST("uses.profile.exclude_kernel", "C1", "with exclude_kernel the program sees 
 	check_excluded(attr);
 }
 
-TEST("uses.profile.exclude_user", "C1", "with exclude_user the program sees the kernel alone")
+TEST("uses.profile.exclude_user", "C1", "with exclude_user the program sees only kernel mode")
 {
 	perf_event_attr attr = cpu_clock();
 
@@ -207,13 +215,13 @@ TEST("uses.profile.exclude_user", "C1", "with exclude_user the program sees the 
 
 TEST("uses.profile.exclude_idle", "C1", "with exclude_idle the program never sees the idle task")
 {
-	constexpr int SECONDS = 8; /* on a busy machine it takes a while to see idleness */
-	Undisturbed user_space;
+	constexpr int SECONDS = 8; /* on a busy machine the CPUs are seldom idle */
+	NoWakeups user_space;
 	perf_event_attr attr = cpu_clock();
 	std::deque<Profiler> every, busy;
 	uint64_t idle = 0;
 
-	/* Of all CPUs: some may be busy, or their clock stand still while they are idle. */
+	/* On all CPUs: some may be busy, or have a clock that stops while they are idle. */
 	attr.exclude_idle = 1;
 	for (int cpu : usable_cpus()) {
 		every.emplace_back(nothing, cpu_clock(), cpu);
@@ -223,10 +231,10 @@ TEST("uses.profile.exclude_idle", "C1", "with exclude_idle the program never see
 		for (Profiler &profiler : *profilers)
 			profiler.start();
 
-	/* Idleness is what is to be found: this thread must not be what keeps a CPU busy. */
+	/* Sleep, so that this thread does not keep a CPU busy. */
 	for (const time_t end = time(nullptr) + SECONDS; idle < 3;) {
 		if (time(nullptr) > end)
-			skip("no CPU is ever found idle");
+			skip("no CPU was idle within %d s", SECONDS);
 		usleep(10000);
 		idle = 0;
 		for (Profiler &profiler : every)
@@ -236,5 +244,5 @@ TEST("uses.profile.exclude_idle", "C1", "with exclude_idle the program never see
 		for (Profiler &profiler : *profilers)
 			profiler.stop();
 	for (Profiler &profiler : busy)
-		EXPECT_EQ(profiler.found()->profile_idle, 0, "found in the idle task");
+		EXPECT_EQ(profiler.found()->profile_idle, 0, "hits found in the idle task");
 }

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A safepoint without mprotect: a runtime stops its threads where their state is consistent, for
- * a collection. They poll by reading one word. Polling costs a load; a stop costs no page and no
- * change of the page tables, and it can be for one thread alone while all the others poll on:
- * the kernel turns their hits away.
+ * A safepoint without mprotect(): a runtime with garbage collection stops its threads where their
+ * state is consistent. The threads poll by reading a word, which costs a load. Stopping them needs
+ * no page and no change of page tables, and can stop a single thread while the others keep polling:
+ * the kernel rejects their hits.
  *
- * Recipe: before the threads are created, a watchpoint on the word with attr.inherit and sigtrap,
- * disabled. To stop them: say in the program's globals whom, and enable it. Who polls gets
- * SIGTRAP; its handler waits. As the signal is synchronous, the handler may do whatever the code
- * at a poll may do: take locks, allocate, walk the stack.
+ * Recipe: before the threads are created, open a disabled watchpoint on the word with attr.inherit
+ * and sigtrap. To stop threads, set in the program's globals which ones, and enable the watchpoint.
+ * A thread that polls gets SIGTRAP, and its handler waits. Because the signal is synchronous, the
+ * handler may do everything that code at a poll may do: take locks, allocate memory, walk the
+ * stack.
  */
 #include <atomic>
 #include <latch>
@@ -22,14 +23,14 @@ static constexpr int THREADS = 4;
 alignas(64) static volatile uint64_t polled; /* alone in its cache line: only ever read */
 
 alignas(64) static std::atomic<uint32_t> stopped, round_number;
-static std::atomic<uint32_t> stop_only; /* as the program has it: 0 is all */
+static std::atomic<uint32_t> stop_only; /* as in the program's globals: 0 means all threads */
 static pid_t collector;
 
 static thread_local volatile uint64_t traps, strays;
 
 static void on_poll(int, siginfo_t *, void *)
 {
-	/* A kernel that ignores the program's word must not stop the collector, or a bystander. */
+	/* If the kernel ignores the program, do not stop the collector or another wrong thread. */
 	if (gettid() == collector || (stop_only && stop_only != static_cast<uint32_t>(gettid()))) {
 		strays = strays + 1;
 		return;
@@ -43,7 +44,7 @@ static void on_poll(int, siginfo_t *, void *)
 	round_number.wait(now);
 }
 
-/* A thread moves units between two pockets: at a poll, and only there, they add up. */
+/* A thread moves units between two counters, whose sum is UNITS only at a poll. */
 struct alignas(64) Mutator {
 	std::atomic<pid_t> tid;
 	std::atomic<uint64_t> polls;
@@ -82,7 +83,7 @@ public:
 		started.wait();
 	}
 
-	/* Stops one thread, or all if @only is 0. When it returns they are at a poll. */
+	/* Stops one thread, or all if @only is 0, and waits until they have stopped at a poll. */
 	void stop(pid_t only)
 	{
 		const uint32_t wanted = only ? 1 : THREADS;
@@ -95,15 +96,15 @@ public:
 			stopped.wait(n);
 	}
 
-	/* First nobody traps any more, then they go. */
-	void go()
+	/* Disables the watchpoint before the threads continue, so that none stops again. */
+	void resume()
 	{
 		event.disable();
 		round_number++;
 		round_number.notify_all();
 	}
 
-	/* Ends the threads; each has trapped @times, and nothing else has. */
+	/* Ends the threads. Each must have trapped @times times, and the collector never. */
 	void end(uint64_t times)
 	{
 		uint64_t wrong = 0, stray = strays;
@@ -115,11 +116,10 @@ public:
 			wrong += mutator.traps != times;
 			stray += mutator.strays;
 		}
-		EXPECT_EQ(wrong, 0,
-			  "threads that trapped more or less often than they were stopped");
-		EXPECT_EQ(stray, 0, "SIGTRAPs in a thread that was not to stop");
+		EXPECT_EQ(wrong, 0, "threads with a wrong number of SIGTRAPs");
+		EXPECT_EQ(stray, 0, "SIGTRAPs in threads that were not to be stopped");
 		EXPECT_EQ(event.count(), uses.globals()->safepoint_polls,
-			  "polls, and program runs");
+			  "hits counted, as many as runs of the program");
 	}
 
 	std::vector<Mutator> mutators{ THREADS };
@@ -134,7 +134,7 @@ private:
 	std::vector<std::thread> threads;
 };
 
-TEST("uses.safepoint", "C1", "all threads stop at a poll, and the collector polls unharmed")
+TEST("uses.safepoint", "C1", "all threads stop at a poll, and the collector polls without stopping")
 {
 	constexpr uint64_t ROUNDS = 10;
 	Runtime runtime;
@@ -145,13 +145,13 @@ TEST("uses.safepoint", "C1", "all threads stop at a poll, and the collector poll
 		(void)polled;
 		for (Mutator &mutator : runtime.mutators)
 			inconsistent += mutator.left + mutator.right != UNITS;
-		runtime.go();
+		runtime.resume();
 	}
 	EXPECT_EQ(inconsistent, 0, "threads stopped elsewhere than at a poll");
 	runtime.end(ROUNDS);
 }
 
-TEST("uses.safepoint.one", "C1", "one thread stops at a poll, and all the others poll on")
+TEST("uses.safepoint.one", "C1", "one thread stops at a poll while all the others keep polling")
 {
 	constexpr uint64_t POLLS = 50;
 	Runtime runtime;
@@ -160,7 +160,7 @@ TEST("uses.safepoint.one", "C1", "one thread stops at a poll, and all the others
 	for (Mutator &one : runtime.mutators) {
 		runtime.stop(one.tid);
 
-		/* While one stands still, at its poll, all the others get on. */
+		/* While one thread is stopped at its poll, all others make progress. */
 		const uint64_t polls = one.polls;
 		std::vector<uint64_t> enough;
 
@@ -170,8 +170,8 @@ TEST("uses.safepoint.one", "C1", "one thread stops at a poll, and all the others
 			while (runtime.mutators[i].polls < enough[i])
 				std::this_thread::yield();
 		moved += one.polls != polls || one.left + one.right != UNITS;
-		runtime.go();
+		runtime.resume();
 	}
-	EXPECT_EQ(moved, 0, "threads that went on although stopped");
+	EXPECT_EQ(moved, 0, "threads that continued while they were stopped");
 	runtime.end(1);
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Self-throttling on an event budget: threads share a budget of events for each window of time
- * (page faults in a cache here; cache misses or instructions where there are counters). The
- * program counts, and only the event that exceeds the budget is delivered, as SIGTRAP in the very
- * thread that caused it, which then throttles itself. Nobody polls a counter, no thread watches
- * the others, and what stays within the budget costs no signal.
+ * Self-throttling by a budget of events: threads share a budget for each window of time, here of
+ * page faults in a cache; with a PMU it could be cache misses or instructions. The program counts,
+ * and only an event that exceeds the budget is delivered, as SIGTRAP in the thread that caused it,
+ * which then throttles itself. No counter is polled, no thread supervises the others, and events
+ * within the budget cost no signal.
  *
- * Recipe: before the threads are created, the event with sample_period 1, attr.inherit and
- * sigtrap; the budget and what is used up of it in the program's globals; a new window sets the
- * latter to 0.
+ * Recipe: before the threads are created, open the event with sample_period 1, attr.inherit and
+ * sigtrap. The budget and the used part of it are in the program's globals; a new window sets the
+ * used part to 0.
  */
 #include <sys/mman.h>
 
@@ -20,7 +20,7 @@
 
 static constexpr uint64_t THREADS = 4, BUDGET = 100, WINDOWS = 5;
 
-/* Pages that fault at their first touch, and never again: each thread has enough for itself. */
+/* Pages that fault at their first access, and never again. Each thread has enough of them. */
 class Cache {
 public:
 	Cache()
@@ -33,7 +33,7 @@ public:
 		if (map == MAP_FAILED)
 			setup_failed("mmap", errno);
 		base_ = static_cast<volatile char *>(map);
-		madvise(map, size_, MADV_NOHUGEPAGE); /* EINVAL: there are none */
+		madvise(map, size_, MADV_NOHUGEPAGE); /* fails if the kernel has no huge pages */
 	}
 	~Cache() { munmap(const_cast<char *>(base_), size_); }
 	Cache(const Cache &) = delete;
@@ -41,7 +41,7 @@ public:
 	void touch(uint64_t thread, uint64_t page)
 	{
 		if (page >= PAGES)
-			fail("a thread was not throttled");
+			fail("expected SIGTRAP for a thread that exceeds the budget, got none");
 		base_[(thread * PAGES + page) * page_] = 1;
 	}
 	uint64_t begin() const { return reinterpret_cast<uintptr_t>(base_); }
@@ -62,7 +62,7 @@ static void on_overspending(int, siginfo_t *, void *)
 	signals = signals + 1;
 }
 
-TEST("uses.throttle", "C1", "threads stop each at its first event beyond the shared budget")
+TEST("uses.throttle", "C1", "each thread stops at its first event beyond the shared budget")
 {
 	Cache cache;
 	Handler handler(SIGTRAP, on_overspending);
@@ -83,7 +83,7 @@ TEST("uses.throttle", "C1", "threads stop each at its first event beyond the sha
 	globals->throttle_budget = BUDGET;
 	event.enable(uses);
 
-	/* Who is throttled waits here; when all are, a new window begins. */
+	/* Throttled threads wait here. When all threads are throttled, a new window begins. */
 	std::barrier window_ends(THREADS, [&]() noexcept {
 		const uint64_t used = globals->throttle_used;
 
@@ -109,9 +109,9 @@ TEST("uses.throttle", "C1", "threads stop each at its first event beyond the sha
 		all += touched[i];
 		wrong_threads += sent[i] != WINDOWS;
 	}
-	/* The budget, and of each thread the one event that told it. */
+	/* In each window, the budget plus for each thread the event that exceeded it. */
 	EXPECT_EQ(all, WINDOWS * (BUDGET + THREADS), "pages touched");
 	EXPECT_EQ(in_windows, all, "page faults that the program counted");
-	EXPECT_EQ(wrong_windows, 0, "windows with more or less than the budget");
-	EXPECT_EQ(wrong_threads, 0, "threads not signalled exactly once a window");
+	EXPECT_EQ(wrong_windows, 0, "windows that did not use exactly the budget");
+	EXPECT_EQ(wrong_threads, 0, "threads without exactly one signal per window");
 }

@@ -9,7 +9,6 @@
 #include "lib/arch.h"
 #include "lib/cpus.h"
 #include "lib/hit.h"
-#include "lib/ptrace.h"
 
 static volatile uint64_t arrivals, finish;
 
@@ -25,7 +24,6 @@ KEPT_APART void there(uint64_t, uint64_t, uint64_t, uint64_t)
 
 static int run_laps()
 {
-	stop_for_tracer();
 	while (!finish) {
 		for (uint64_t i = 0; i < LAP; i++) {
 			uint64_t noise = (i * 0x9e3779b97f4a7c15) >> 32;
@@ -45,18 +43,19 @@ bool Registers::matches(const Registers &other, uint32_t matters) const
 	return same;
 }
 
-Tracee::Tracee(int prog_fd, volatile uses::uses__bss *globals)
-	: globals_(globals)
-	/* They only ever wait for each other: on two CPUs they are slower. */
-	, child_((run_on(sched_getcpu()), run_laps))
+/* Tracer and tracee run by turns, which is faster on one CPU than on two. */
+SeekTracee::SeekTracee(int prog_fd, volatile uses::uses__bss *globals)
+	: Tracee((run_on(sched_getcpu()), run_laps))
+	, globals_(globals)
 	, attr_(breakpoint(here))
 	, event_(attr_, stopped_by(SIGSTOP))
 {
-	event_.async(SIGTRAP, child_.pid());
+	event_.async(SIGTRAP, pid());
 	event_.must_attach(prog_fd);
 }
 
-uint64_t Tracee::seek(const Registers &wanted, uint32_t matters, uint64_t nth, uint64_t expected)
+uint64_t SeekTracee::seek(const Registers &wanted, uint32_t matters, uint64_t nth,
+			  uint64_t expected)
 {
 	for (size_t i = 0; i < wanted.arguments.size(); i++)
 		globals_->seek_values[i] = wanted.arguments[i];
@@ -67,28 +66,30 @@ uint64_t Tracee::seek(const Registers &wanted, uint32_t matters, uint64_t nth, u
 	attr_.disabled = 0;
 	event_.modify(attr_);
 
-	/* One wakeup. A kernel that does not suppress takes as many as there are hits. */
+	/*
+	 * A kernel that suppresses rejected hits wakes the tracer once, others once for each hit.
+	 */
 	for (uint64_t wakeups = 1;; wakeups++) {
 		siginfo_t info = {};
 
 		resume(PTRACE_CONT);
 		stopped_by(SIGTRAP);
-		ptrace(PTRACE_GETSIGINFO, child_.pid(), nullptr, &info);
-		/* Not POLL_IN, which among the si_codes of SIGTRAP means TRAP_BRKPT. */
+		ptrace(PTRACE_GETSIGINFO, pid(), nullptr, &info);
+		/* Not POLL_IN: that would be TRAP_BRKPT in a SIGTRAP. */
 		if (info.si_code != SI_SIGIO || info.si_fd != event_.fd())
-			fail("a SIGTRAP with si_code %d, not the event's", info.si_code);
+			fail("expected SI_SIGIO from the event, got si_code %d", info.si_code);
 		if (arrived() >= expected)
 			return wakeups;
 	}
 }
 
-void Tracee::step()
+void SeekTracee::step()
 {
 	resume(PTRACE_SINGLESTEP);
 	stopped_by(SIGTRAP);
 }
 
-std::vector<Registers> Tracee::step_through_a_lap()
+std::vector<Registers> SeekTracee::step_through_a_lap()
 {
 	const auto at = [](Place *place) { return reinterpret_cast<uintptr_t>(place); };
 	std::vector<Registers> oracle;
@@ -101,42 +102,35 @@ std::vector<Registers> Tracee::step_through_a_lap()
 		if (now.pc == at(here) || now.pc == at(there))
 			oracle.push_back(now);
 	}
-	step(); /* the last arrival is over */
+	step(); /* past the last arrival */
 	return oracle;
 }
 
-Registers Tracee::registers() const
+Registers SeekTracee::registers() const
 {
-	user_regs_struct registers = registers_of(child_.pid());
+	user_regs_struct registers = registers_of(pid());
 
 	return { pc_of(registers), first_arguments(registers) };
 }
 
-uint64_t Tracee::arrived() const
+uint64_t SeekTracee::arrived() const
 {
-	return ptrace(PTRACE_PEEKDATA, child_.pid(), &arrivals, nullptr);
+	return ptrace(PTRACE_PEEKDATA, pid(), &arrivals, nullptr);
 }
 
-uint64_t Tracee::end()
+uint64_t SeekTracee::end()
 {
 	event_.disable();
-	ptrace(PTRACE_POKEDATA, child_.pid(), &finish, 1);
+	ptrace(PTRACE_POKEDATA, pid(), &finish, 1);
 	resume(PTRACE_CONT);
-	EXPECT_EQ(child_.wait(), 0, "wait status at the tracee's end");
+	EXPECT_STATUS(status(), 0, "the tracee");
 	return event_.count();
 }
 
-void Tracee::resume(int request)
+pid_t SeekTracee::stopped_by(int sig)
 {
-	if (ptrace(static_cast<__ptrace_request>(request), child_.pid(), nullptr, nullptr))
-		setup_failed("ptrace to resume the tracee", errno);
-}
-
-pid_t Tracee::stopped_by(int sig)
-{
-	int status = child_.wait();
-
-	if (!WIFSTOPPED(status) || WSTOPSIG(status) != sig)
-		fail("the tracee: wait status %#x, not stopped by signal %d", status, sig);
-	return child_.pid();
+	if (!has_stopped_by(sig))
+		fail("expected stopped by %s, got %s: the tracee", signal_name(sig).c_str(),
+		     status_text(status()).c_str());
+	return pid();
 }

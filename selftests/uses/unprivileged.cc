@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Unprivileged: a debugger without any right seeks as in seek.cc, with a program that it borrows.
- * To load a program takes CAP_BPF and CAP_PERFMON; to use one takes its descriptor.
+ * Unprivileged: a debugger without rights seeks as in seek.cc, with a program that it borrows.
+ * Loading a program requires CAP_BPF and CAP_PERFMON; using one requires only its descriptor.
  *
- * Recipe: a service with those two capabilities listens on a socket (systemd.socket(5); it gets
- * the listening socket as descriptor 3). Whoever connects is sent the register filter and the map
- * that holds its condition, both made for this one debugger, and is then on its own: the map is
- * memory to it, the program goes with its event. What it may do is what it might anyway: a program
- * runs for events alone that a debugger may open, and sees what its owner would read after the
- * stop. What it holds is charged to the memory cgroup of the service.
+ * Recipe: a service with these two capabilities listens on a socket (systemd.socket(5) passes the
+ * listening socket as descriptor 3). It loads a new register filter for each debugger that
+ * connects, and sends the descriptors of the program and of the map with its condition. After that
+ * the debugger does not need the service: it maps the map into its memory, and the program is freed
+ * with its event. The debugger gains no rights: the program runs only for events that the debugger
+ * may open, and sees only what the debugger could read after a stop. The memory is charged to the
+ * service's cgroup.
  */
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -21,7 +22,7 @@
 #include "lib/sysctl.h"
 #include "uses/tracee.h"
 
-/* --- the service; systemd starts it again should it end --- */
+/* --- the service, which systemd restarts if it ends --- */
 
 [[noreturn]] static void serve(int listener)
 {
@@ -33,7 +34,7 @@
 
 		const Uses uses("seek");
 
-		/* One that has gone already does not matter. */
+		/* Errors are ignored: the debugger may have exited. */
 		if (!send_fd(debugger.get(), uses.prog_fd(), MSG_NOSIGNAL))
 			send_fd(debugger.get(), bpf_map__fd(uses->maps.bss), MSG_NOSIGNAL);
 	}
@@ -41,7 +42,7 @@
 
 /* --- the debugger --- */
 
-/* What the service sends, in its order. */
+/* The descriptors that the service sends, in their order. */
 class Borrowed {
 public:
 	explicit Borrowed(const sockaddr_un &service)
@@ -72,22 +73,22 @@ private:
 		Fd fd = receive_fd(socket_.get(), &err);
 
 		if (!fd.valid())
-			setup_failed("what the service sends", err);
+			setup_failed("receiving from the service", err);
 		return fd;
 	}
 
 	const Fd socket_, program_;
-	const LentGlobals globals_;
+	const BorrowedGlobals globals_;
 };
 
-/* Somebody else's condition is another one: it is neither asked nor met. */
+/* Also borrows a second filter, as another debugger would, which must not be affected. */
 static int debug(const sockaddr_un &service)
 {
 	become(NOBODY, 0);
-	EXPECT_FALSE(missing_rights().empty(), "the debugger has the rights to load a program");
+	EXPECT_FALSE(missing_rights().empty(), "the debugger may load programs");
 
 	const Borrowed mine(service), others(service);
-	Tracee tracee(mine.prog_fd(), mine.globals());
+	SeekTracee tracee(mine.prog_fd(), mine.globals());
 	const std::vector<Registers> oracle = tracee.step_through_a_lap();
 	const uint64_t target = 2 * LAP - 1;
 	const Registers &wanted = oracle.back();
@@ -97,20 +98,22 @@ static int debug(const sockaddr_un &service)
 		nth += arrival.matches(wanted, 1 << 0);
 	others.globals()->seek_nth = 1;
 	EXPECT_EQ(tracee.seek(wanted, 1 << 0, nth, target), 1, "wakeups of the tracer");
-	EXPECT_EQ(tracee.arrived(), target, "arrivals before the one it landed on");
-	EXPECT_TRUE(tracee.registers() == wanted, "registers as the oracle has them");
-	EXPECT_EQ(mine.globals()->seek_seen, nth, "arrivals that the program has let count");
-	EXPECT_EQ(others.globals()->seek_seen, 0, "arrivals that another's has");
+	EXPECT_EQ(tracee.arrived(), target, "arrivals before the one at which the tracee stopped");
+	EXPECT_TRUE(tracee.registers() == wanted,
+		    "the registers are those that single-stepping recorded");
+	EXPECT_EQ(mine.globals()->seek_seen, nth, "arrivals that matched the condition");
+	EXPECT_EQ(others.globals()->seek_seen, 0,
+		  "arrivals counted by the other debugger's program");
 	tracee.end();
 	return 0;
 }
 
 TEST("uses.unprivileged", "C1",
-     "a debugger without rights seeks with what it is lent, and wakes once")
+     "a debugger without rights seeks with a borrowed program and is woken once")
 {
-	/* If the kernel has no bpf() the test is skipped here: the broker could not. */
+	/* Skips the test here if the kernel has no bpf(). */
 	const Fd loads = load_least(0);
-	/* In the abstract namespace, so that nothing of it stays: unix(7). */
+	/* In the abstract namespace, unix(7), so that no file remains. */
 	const std::string name = "perf_bpf_filter." + std::to_string(getpid());
 	sockaddr_un service = { AF_UNIX, "" };
 	const Fd listener(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -120,10 +123,10 @@ TEST("uses.unprivileged", "C1",
 	if (bind(listener.get(), reinterpret_cast<sockaddr *>(&service), sizeof(service)) ||
 	    listen(listener.get(), 2))
 		setup_failed("a socket to listen on", errno);
-	/* As upstream has it. From 3 on Debian lets nobody open an event. */
+	/* The default upstream. From 3 on, Debian does not allow users to open events. */
 	paranoid.set(2);
 
 	const Child broker([&]() -> int { serve(listener.get()); });
 
-	EXPECT_EQ(Child([&] { return debug(service); }).wait(), 0, "end of the debugger");
+	EXPECT_STATUS(Child([&] { return debug(service); }).wait(), 0, "the debugger");
 }

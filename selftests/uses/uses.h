@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What more than one of the uses needs: the programs of uses.bpf.c, and their event. */
+/* Shared by the examples: the programs of uses.bpf.c, and an event in all threads. */
 #pragma once
 
 #include <sys/mman.h>
@@ -11,21 +11,21 @@
 
 using Uses = Loaded<uses>;
 
-/* The globals of such programs as a process sees them that has the map alone. */
-class LentGlobals {
+/* The globals of these programs, in a process that has only the descriptor of their map. */
+class BorrowedGlobals {
 public:
-	/* There is none, and errno, if it cannot be mapped. */
-	explicit LentGlobals(int map_fd)
+	/* If the map cannot be mapped, valid() is false and errno is set. */
+	explicit BorrowedGlobals(int map_fd)
 		: at_(mmap(nullptr, sizeof(uses::uses__bss), PROT_READ | PROT_WRITE, MAP_SHARED,
 			   map_fd, 0))
 	{
 	}
-	~LentGlobals()
+	~BorrowedGlobals()
 	{
 		if (valid())
 			munmap(at_, sizeof(uses::uses__bss));
 	}
-	LentGlobals(const LentGlobals &) = delete;
+	BorrowedGlobals(const BorrowedGlobals &) = delete;
 
 	bool valid() const { return at_ != MAP_FAILED; }
 	volatile auto *get() const { return static_cast<volatile uses::uses__bss *>(at_); }
@@ -35,15 +35,15 @@ private:
 };
 
 /*
- * The event of @attr in the calling thread and in every thread that it and they create from now
- * on; threads that exist already are not reached. One descriptor enables, disables, moves and
- * filters them all. An accepted hit is a SIGTRAP in the thread that hit, before its next
- * instruction, with si_code TRAP_PERF.
+ * Opens the event in the calling thread, which all threads that are created from now on inherit;
+ * existing threads do not. One descriptor enables, disables, moves and filters the event in all of
+ * them. An accepted hit raises SIGTRAP, with si_code TRAP_PERF, in the thread that hit, before its
+ * next instruction.
  */
 inline Event event_in_all_threads(const perf_event_attr &attr)
 {
 	perf_event_attr all = with_sigtrap(inherited(attr));
 
-	all.inherit_thread = 1; /* but not in forked processes */
+	all.inherit_thread = 1; /* not in forked processes */
 	return Event(all);
 }

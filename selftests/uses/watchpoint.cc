@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A conditional watchpoint over all threads: who writes to this object without owning it, or
- * writes what must never be in it? A race detector that samples objects (GWP-TSan) asks this in
- * production: the writes that are in order cost no signal, and each of the others is a SIGTRAP in
- * the very thread that did it, before its next instruction: its stack is the report.
+ * A conditional watchpoint in all threads: which thread writes to an object without owning it, or
+ * writes a value that the object must never have? A race detector that samples objects in
+ * production (GWP-TSan) needs to know. Correct writes cost no signal. Each wrong write raises
+ * SIGTRAP in the thread that made it, before its next instruction, so that its stack is the report.
  *
- * Recipe: before the threads are created, a watchpoint with attr.inherit, inherit_thread, sigtrap
- * and remove_on_exec; a program that compares the thread with the owner, and the new value, which
- * it reads at ctx->addr, with the forbidden one; owner and value in the program's globals. On arm64,
- * which stops before the write, it is the old value that is read.
+ * Recipe: before the threads are created, open a watchpoint with attr.inherit, inherit_thread,
+ * sigtrap and remove_on_exec. The program compares the thread with the owner, and the new value,
+ * which it reads at ctx->addr, with the forbidden one; both are in the program's globals. On arm64,
+ * where a watchpoint hits before the write, the program reads the old value.
  */
 #include <barrier>
 #include <mutex>
@@ -21,24 +21,24 @@ static constexpr uint64_t THREADS = 16, WRITES = 40, FORBIDDEN = 0xdead;
 
 static volatile uint64_t object;
 
-/* The report: here, that it came, and whether it was about the object. */
+/* The report: the number of SIGTRAPs, and how many of them were not about the object. */
 static thread_local volatile uint64_t traps, strange_traps;
 
 static void on_trap(int, siginfo_t *info, void *)
 {
 	traps = traps + 1;
-	/* Since glibc 2.36 has no name for it: si_perf_data, attr.sig_data, follows si_addr. */
+	/* si_perf_data (attr.sig_data) follows si_addr; glibc 2.36 has no name for it. */
 	if (info->si_code != TRAP_PERF || info->si_addr != &object)
 		strange_traps = strange_traps + 1;
 }
 
-/* What a thread saw of its own writes. */
+/* The results of one thread. */
 struct Report {
-	uint64_t traps, strange, /* SIGTRAPs */
-		out_of_place; /* a trap too many, too few or not with the write */
+	uint64_t traps, strange; /* SIGTRAPs */
+	uint64_t out_of_place; /* writes with a missing or unexpected SIGTRAP */
 };
 
-/* A write that must, or must not, trap here and now. */
+/* A write that must raise SIGTRAP immediately, or must not raise it. */
 static void write(uint64_t value, bool must_trap, Report &report)
 {
 	uint64_t before = traps;
@@ -47,7 +47,7 @@ static void write(uint64_t value, bool must_trap, Report &report)
 	report.out_of_place += traps - before != must_trap;
 }
 
-/* Watches @body in THREADS threads, which start together. */
+/* Runs @body in THREADS concurrent threads, with the watchpoint enabled. */
 template <typename Body> static void watched(Uses &uses, uint64_t writes, uint64_t wrong, Body body)
 {
 	Handler handler(SIGTRAP, on_trap);
@@ -75,20 +75,20 @@ template <typename Body> static void watched(Uses &uses, uint64_t writes, uint64
 		sum.out_of_place += report.out_of_place;
 	}
 	EXPECT_EQ(event.count(), writes, "writes counted");
-	EXPECT_EQ(uses.globals()->watch_writes, writes, "writes that the program judged");
-	EXPECT_EQ(sum.traps, wrong, "SIGTRAPs, one for each wrong write");
-	EXPECT_EQ(sum.strange, 0, "SIGTRAPs about something else");
-	EXPECT_EQ(sum.out_of_place, 0, "writes whose thread did not get what it should");
+	EXPECT_EQ(uses.globals()->watch_writes, writes, "writes seen by the program");
+	EXPECT_EQ(sum.traps, wrong, "SIGTRAPs for wrong writes");
+	EXPECT_EQ(sum.strange, 0, "SIGTRAPs for something other than the object");
+	EXPECT_EQ(sum.out_of_place, 0, "writes with a missing or unexpected SIGTRAP");
 }
 
-TEST("uses.watchpoint", "C1", "of 16 threads that write at once all trap but the owner")
+TEST("uses.watchpoint", "C1", "of 16 threads that write at once, all but the owner get SIGTRAP")
 {
 	Uses uses("watch");
 
 	watched(uses, THREADS * WRITES, (THREADS - 1) * WRITES, [&](uint64_t i, Report &report) {
 		static std::barrier owned(THREADS);
 
-		/* The id as the kernel has it: in a PID namespace it would be another. */
+		/* The program sees the id of the initial PID namespace. */
 		if (i == 0)
 			uses.globals()->watch_owner = gettid();
 		owned.arrive_and_wait();
@@ -97,7 +97,7 @@ TEST("uses.watchpoint", "C1", "of 16 threads that write at once all trap but the
 	});
 }
 
-TEST("uses.watchpoint.value", "C1", "the owner in turn traps when it writes what is forbidden")
+TEST("uses.watchpoint.value", "C1", "the owner gets SIGTRAP when it writes the forbidden value")
 {
 	constexpr uint64_t EVERY = 4, TURNS = 10;
 	constexpr uint64_t IN_A_TURN = WRITES / TURNS;
@@ -107,8 +107,7 @@ TEST("uses.watchpoint.value", "C1", "the owner in turn traps when it writes what
 
 	Uses uses("watch");
 	std::mutex mutex;
-	/* In each turn so many forbidden values, and one write when the object is no longer owned.
-	 */
+	/* In each turn: the forbidden values, and one write without owning the object. */
 	constexpr uint64_t WRONG = IN_A_TURN / EVERY + 1;
 
 	watched(uses, THREADS * TURNS * (IN_A_TURN + 1), THREADS * TURNS * WRONG,
