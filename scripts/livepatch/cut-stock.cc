@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: GPL-2.0 STOCK must differ from PLAIN only in having a section for each
-// function. Then STOCK, and PATCHED with it, inlines what the kernel inlines.
+// SPDX-License-Identifier: GPL-2.0
+// STOCK must differ from PLAIN only in having a section for each function. Then STOCK, and PATCHED
+// with it, inlines what the kernel inlines.
 #include <algorithm>
 #include "cut.h"
 

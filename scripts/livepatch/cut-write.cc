@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-// The object for the module: code that is replaced, copied or new, with the entries of the tables for it.
+// The object for the module: code that is replaced, copied or new, with its entries in tables.
 #include <algorithm>
 #include "cut.h"
 

@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: GPL-2.0 The passes of cut, in their order: File::place(),
-// Cut::check_data(), select(), check_kernel(), write().
+// SPDX-License-Identifier: GPL-2.0
+// The passes of cut, in their order: File::place(), Cut::check_data(), select(), check_kernel(),
+// write().
 #pragma once
 #include <map>
 #include <optional>

@@ -92,8 +92,8 @@ out:
 }
 
 /*
- * What replaces a function that is replaced already hides the other: each has it as it makes it out of
- * the kernel's own. These two are not exported.
+ * A function that replaces one that is already replaced hides it: both are made from the kernel's own
+ * function. These two are not exported.
  */
 extern struct list_head klp_patches asm("\".klp.sym.vmlinux.klp_patches,1\"");
 extern struct mutex klp_mutex asm("\".klp.sym.vmlinux.klp_mutex,1\"");

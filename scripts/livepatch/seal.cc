@@ -1,6 +1,7 @@
-// SPDX-License-Identifier: GPL-2.0 seal MODULE.ko: lets the kernel resolve what the module wants
-// from it by name and position, undefined symbols ".klp.sym.vmlinux.NAME,POSITION", as it loads the
-// module (Documentation/livepatch/module-elf-format.rst). The module is signed afterwards.
+// SPDX-License-Identifier: GPL-2.0
+// seal MODULE.ko: lets the kernel resolve what the module wants from it by name and position,
+// undefined symbols ".klp.sym.vmlinux.NAME,POSITION", as it loads the module
+// (Documentation/livepatch/module-elf-format.rst). The module is signed afterwards.
 //
 // For each livepatch relocation, the kernel looks the symbol up among all symbols. Therefore each
 // symbol has only one, in a table that is processed first and that no code reads. The other

@@ -120,7 +120,7 @@ prepare() {
 	one_line "apply: $T/tree has uncommitted changes; *"
 	command_is git 'echo "fatal: detected dubious ownership" >&2; exit 128'
 	run "$SCRIPTS/apply" "$T/series" "$T/tree"
-	one_line "apply: git does not say whether $T/tree has changes (fatal: detected dubious ownership); *"
+	one_line "apply: $T/tree: git status failed (fatal: detected dubious ownership); run make apply as the owner of the tree"
 	rm "$T/bin/git"
 	git checkout -q kernel/core.c
 	"$SCRIPTS/apply" "$T/series" "$T/tree"

@@ -169,7 +169,7 @@ stub_says() {
 		run "$SCRIPTS/image" "$bad"
 		one_line "image: not the name of a kernel, as uname -r has it: *"
 		run "$SCRIPTS/image" 6.1.0-56-amd64 "$bad"
-		one_line "image: not the name of a suite: *"
+		one_line "image: not the name of a Debian release: *"
 		run "$SCRIPTS/livepatch/build" "$bad"
 		one_line "build: not the name of a kernel, as uname -r has it: *"
 		[ "$(id -u)" -ne 0 ] || run "$SCRIPTS/livepatch/try-deb" 6.1.0-50-amd64 "$bad"

@@ -331,7 +331,7 @@ kallsyms() {
 
 @test "livepatch: build refuses in one line" {
 	run "$SCRIPTS/livepatch/build" 5.10.0-30-amd64
-	one_line "build: there is no live patch for Linux 5.10 (there is for: 6.1 6.12 7.3)"
+	one_line "build: no live patch for Linux 5.10 (available: 6.1 6.12 7.3)"
 	run "$SCRIPTS/livepatch/build" vmlinuz
 	one_line "build: not the name of a kernel, as uname -r has it: vmlinuz"
 	KEY=$T/none run "$SCRIPTS/livepatch/build" 6.1.0-56-amd64
@@ -349,7 +349,7 @@ kallsyms() {
 	run "$SCRIPTS/livepatch/build" 6.12.117+deb99-amd64
 	one_line "debian: no such Debian: 99 (available: 12 13)"
 	[ "$(id -u)" -ne 0 ] || BUILD=/var/tmp/none run "$SCRIPTS/debian" 13 true
-	[ "$(id -u)" -ne 0 ] || one_line "debian: /var, which has *, would be that of Debian 13; move it"
+	[ "$(id -u)" -ne 0 ] || one_line "debian: /var, which contains *, is replaced by that of Debian 13; move them"
 	[ ! -e /var/tmp/none ]
 }
 
@@ -397,7 +397,7 @@ saw() {
 	run "$SCRIPTS/livepatch/report" "$T/out" 6.1.0-56-amd64 --some --tap
 	[ "$status" -eq 1 ]
 	[ "$(grep -c '^not ok' <<<"$output")" -eq 1 ]
-	[[ $output == *"not ok 4 live patch: loaded: races.test2: fails, but is not listed to"* ]]
+	[[ $output == *"not ok 4 live patch: loaded: races.test2: fails, but is not listed as failing"* ]]
 
 	# As if nothing had been loaded, or not all had been taken off.
 	{ saw before ok; saw before ok | sed 's/before/loaded/'; saw after ok; echo "== end"; } >"$T/out/output.log"
@@ -445,5 +445,5 @@ saw() {
 	result 6.1.0-56-amd64 other 6.1.0-56-amd64
 	run "$SCRIPTS/matrix" 6.1.0-56-amd64
 	[ "$status" -eq 1 ]
-	[[ $output == *"make verify-live KERNEL=6.1.0-56-amd64 measures it again"* ]]
+	[[ $output == *"run make verify-live KERNEL=6.1.0-56-amd64 again"* ]]
 }

@@ -86,7 +86,7 @@ measured() {
 	sed -i 's/"of": "/&0/' "$BUILD/results-6.1.json"
 	run "$SCRIPTS/matrix"
 	[ "$status" -eq 1 ]
-	[[ ${lines[-1]} == "matrix: 6.1 was measured with other patches or tests; make verify BASE=6.1 measures it again" ]]
+	[[ ${lines[-1]} == "matrix: 6.1 was measured with other patches or tests; run make verify BASE=6.1 again" ]]
 }
 
 # Of $ARCH, as make matrix runs it: each base is in the table, or named with the reason.

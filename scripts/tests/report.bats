@@ -48,8 +48,8 @@ wrong() {
 	[ "$status" -eq 0 ]
 	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails"
 	[ "$status" -eq 1 ]
-	[[ $output == *"stock: b: fails, but is not listed to"*"patched: b: is skipped, but stock ran it"* ||
-		$output == *"patched: b: is skipped, but stock ran it"*"stock: b: fails, but is not listed to"* ]]
+	[[ $output == *"stock: b: fails, but is not listed as failing"*"patched: b: is skipped, but stock ran it"* ||
+		$output == *"patched: b: is skipped, but stock ran it"*"stock: b: fails, but is not listed as failing"* ]]
 	echo b >"$T/stock-fails"
 	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails" --shipped
 	[ "$status" -eq 1 ]
@@ -97,7 +97,7 @@ wrong() {
 	guest_ran stock failed 'TAP version 13\n1..2\nnot ok 1 a\nnot ok 2 b\n'
 	guest_ran patched passed "$GREEN"
 	judged
-	wrong "stock: a: fails, but is not listed to"
+	wrong "stock: a: fails, but is not listed as failing"
 }
 
 @test "report: a listed test passes, is skipped, or is not there" {

@@ -38,7 +38,7 @@ told_of() {
 	echo 0014-hw_breakpoint-come-back-from-stop.patch | tee -a "$sets/bpf" >>"$sets/x86-mm"
 	told_of "0014-hw_breakpoint-come-back-from-stop.patch is in more than one set of upstream/"
 	echo 0099-none.patch >>"$sets/bpf"
-	told_of "upstream/bpf names 0099-none.patch, and there is no such patch"
+	told_of "upstream/bpf names 0099-none.patch, which does not exist"
 }
 
 @test "upstream: a test in no set" {
@@ -76,7 +76,7 @@ told_of() {
 @test "upstream: a Fixes: line in a wrong format" {
 	real_sets
 	sed -i 's/^Fixes: \(.......\)..... /Fixes: \1 /' "$T/top/patches/linux-7.3"/0008-*
-	told_of "not as Fixes: is written, 12 digits and (\"the subject\"): 0008-*"
+	told_of "Fixes: requires 12 digits and (\"the subject\"): 0008-*"
 }
 
 # patch_of NAME OLD NEW: from one tree to the next
