@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * /init of a guest with a distribution's kernel, which has as modules what a guest of scripts/boot
- * needs before it has a root: loads /modules/10, 11, ..., mounts what the kernel's parameters name, and
- * executes the init that they name, with the arguments that follow "--" there.
+ * needs before it has a root: loads /modules/10, 11, ..., mounts what the kernel's parameters
+ * name, and executes the init that they name, with the arguments that follow "--" there.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -20,10 +20,10 @@
 //    the kernel. A function that the kernel has keeps its address there, so no pointer leads into
 //    the module. OUT/functions.h lists what is replaced, OUT/differences why.
 //
-// Each line of PLAN is one of: "object FILE"; "copy NAME", which is not replaced itself; "keep NAME",
-// which stays as it is although it changes or calls what is copied; "without PATCH", which PATCHED
-// does not have; "ignore FILE", a source that PATCHED changes and that stays as it is. Comments (#)
-// give the reasons.
+// Each line of PLAN is one of: "object FILE"; "copy NAME", which is not replaced itself; "keep
+// NAME", which stays as it is although it changes or calls what is copied; "without PATCH", which
+// PATCHED does not have; "ignore FILE", a source that PATCHED changes and that stays as it is.
+// Comments (#) give the reasons.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-// hits COMMAND...: hits breakpoints on every CPU while COMMAND runs, which loads and unloads the live patch; then compares, to the unit. What holds with it and
-// without it: every hit counts and runs its program; each that the program accepts is a sample;
-// none that it rejects is one; no hit is more than one SIGTRAP. In a thread for each CPU, and in
-// children that inherit; of events that were attached before the live patch came, while it was in
-// force, and after it had gone.
+// hits COMMAND...: hits breakpoints on every CPU while COMMAND runs, which loads and unloads the
+// live patch; then compares, to the unit. What holds with it and without it: every hit counts and
+// runs its program; each that the program accepts is a sample; none that it rejects is one; no hit
+// is more than one SIGTRAP. In a thread for each CPU, and in children that inherit; of events that
+// were attached before the live patch came, while it was in force, and after it had gone.
 #include <atomic>
 #include <cerrno>
 #include <csignal>

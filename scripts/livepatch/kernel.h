@@ -55,8 +55,9 @@ public:
 	// Whether a pointer may be called that leads there. With IBT the CPU wants a mark (ENDBR),
 	// which the kernel takes off as it boots where it has no pointer itself (.ibt_endbr_seal).
 	bool has_pointers(uint64_t address) const;
-	// How livepatch distinguishes symbols of one name: 1, 2, ... by address. For 0, "the only one", the
-	// kernel would look through all of them each time, which doubles the time to load.
+	// How livepatch distinguishes symbols of one name: 1, 2, ... by address. For 0, "the only
+	// one", the kernel would look through all of them each time, which doubles the time to
+	// load.
 	std::optional<unsigned> position(const std::string &name, uint64_t address) const;
 };
 

@@ -83,9 +83,9 @@ built() {
 
 @test "bench: no such base, no such option, no base to check" {
 	run "$SCRIPTS/bench" 4.19
-	one_line "bench: no such base: 4.19 (there is:*6.1*"
+	one_line "bench: no such base: 4.19 (available:*6.1*"
 	run "$SCRIPTS/bench" --check 4.19
-	one_line "bench: no such base: 4.19 (there is:*6.1*"
+	one_line "bench: no such base: 4.19 (available:*6.1*"
 	run "$SCRIPTS/bench" --frob
 	one_line "usage: bench *"
 	[ "$status" -eq 2 ]

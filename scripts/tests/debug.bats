@@ -4,13 +4,13 @@ load common
 
 @test "debug: no such base, no such configuration, or not for this base" {
 	run "$SCRIPTS/debug" 4.19
-	one_line "debug: no such base: 4.19 (there is:*6.1*"
+	one_line "debug: no such base: 4.19 (available:*6.1*"
 	run "$SCRIPTS/debug" 6.1 kmsan
 	one_line "debug: no such configuration: kmsan (available: *kasan*lockdep*)"
 	run "$SCRIPTS/debug" 5.10 rt
 	one_line "debug: rt is for *, not for 5.10"
 	run "$SCRIPTS/debug" --stock 4.19
-	one_line "debug: no such base: 4.19 (there is:*6.1*"
+	one_line "debug: no such base: 4.19 (available:*6.1*"
 	run "$SCRIPTS/debug" --patched
 	one_line "usage: debug *"
 	[ "$status" -eq 2 ]

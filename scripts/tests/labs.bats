@@ -163,7 +163,7 @@ reads() {
 	run "$SCRIPTS/labs"
 	one_line "labs: no kernel is built; run make verify BASE=6.1"
 	run "$SCRIPTS/labs" 4.19
-	one_line "labs: no such base: 4.19 (there is:*6.1*"
+	one_line "labs: no such base: 4.19 (available:*6.1*"
 }
 
 @test "labs: no jobs to run, or none of that base" {

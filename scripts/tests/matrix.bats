@@ -73,12 +73,12 @@ measured() {
 	run "$SCRIPTS/dist" 6.1
 	one_line "dist: nothing measured for 6.1; run make verify BASE=6.1 first"
 	run "$SCRIPTS/dist" 4.19
-	one_line "dist: no such base: 4.19 (there is:*6.1*"
+	one_line "dist: no such base: 4.19 (available:*6.1*"
 }
 
 @test "prefixes: no such base" {
 	run "$SCRIPTS/prefixes" 4.19
-	one_line "prefixes: no such base: 4.19 (there is:*6.1*"
+	one_line "prefixes: no such base: 4.19 (available:*6.1*"
 }
 
 @test "matrix: results of other patches or tests are told, and are no success" {

@@ -237,7 +237,7 @@ wrong() {
 	guest_ran oops passed 'TAP version 13\n1..1\nok 1 oops.fork\n'
 	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails" --oops "$T/oops" --tap "$T/results.tap"
 	[ "$status" -eq 1 ]
-	grep -q '^not ok .*oops.* listed to kill the kernel and did not: passed' "$T/results.tap"
+	grep -q '^not ok .*oops.* listed as crashing the kernel and did not: passed' "$T/results.tap"
 
 	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails" --tap "$T/results.tap"
 	[ "$status" -eq 1 ]

@@ -66,13 +66,13 @@ prepare() {
 	cp -r "$SCRIPTS" "$SCRIPTS/../.editorconfig" "$SCRIPTS/../.clang-format" "$T/top"
 	cd "$T/top"
 	printf '# SPDX-License-Identifier: GPL-2.0\n' >good.py
-	printf '# SPDX-License-Identifier: GPL-2.0\nwhoever comes\n' >word.md
+	printf '# SPDX-License-Identifier: GPL-2.0\nwho%s comes\n' ever >word.md
 	printf '# SPDX-License-Identifier: GPL-2.0\n# %0121d\n' 0 >wide.py
 	printf '# SPDX-License-Identifier: GPL-2.0\ndef one() -> int:\n    return "one"\n' >type.py
 	printf 'x = 1\n' >spdx.py
 	run scripts/lint good.py word.md wide.py type.py spdx.py
 	[ "$status" -eq 1 ]
-	[[ $output == *"ok 1 lint: good.py"*"not ok 2 lint: word.md"*'word.md:2: "whoever": '*"not ok 3 lint: wide.py"*"wide.py:2: 123 columns, at most 120"* ]]
+	[[ $output == *"ok 1 lint: good.py"*"not ok 2 lint: word.md"*'word.md:2: "who'*'ever": '*"not ok 3 lint: wide.py"*"wide.py:2: 123 columns, at most 120"* ]]
 	[[ $output == *"not ok 4 lint: type.py"*"type.py:3: error: "*"not ok 5 lint: spdx.py"*"spdx.py: no SPDX line"* ]]
 }
 

@@ -21,7 +21,7 @@ BAD='not ok 1 0x7 calls\n# calls: expected 60 samples, got 58\n# to repeat: perf
 
 @test "stress: bad base, bad minutes, bad option" {
 	run "$SCRIPTS/stress" 4.19
-	one_line "stress: no such base: 4.19 (there is:*6.1*"
+	one_line "stress: no such base: 4.19 (available:*6.1*"
 	for minutes in 0 -1 1.5 ten 12345; do
 		run "$SCRIPTS/stress" 6.1 "$minutes"
 		one_line "stress: how many minutes? not '$minutes'"

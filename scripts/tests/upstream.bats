@@ -142,7 +142,7 @@ fake_sets() {
 
 @test "upstream: no such base, or one with no sets" {
 	run "$SCRIPTS/upstream" 4.19
-	one_line "upstream: no such base: 4.19 (there is:*7.3*"
+	one_line "upstream: no such base: 4.19 (available:*7.3*"
 	run "$SCRIPTS/upstream" 6.1
 	one_line "upstream: no sets in patches/linux-6.1/upstream"
 	run "$SCRIPTS/upstream" 6.1 7.3
