@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * /init of a guest with a distribution's kernel, which has as modules what a guest of scripts/boot needs
- * before it has a root: loads /modules/10, 11, ..., mounts what the kernel's parameters name, and
- * executes the init that they name, with the arguments that follow "--" there.
+ * /init of a guest with a distribution's kernel, which has as modules what a guest of scripts/boot
+ * needs before it has a root: loads /modules/10, 11, ..., mounts what the kernel's parameters
+ * name, and executes the init that they name, with the arguments that follow "--" there.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -53,10 +53,12 @@ int main(int argc, char **argv)
 			break;
 		check(syscall(SYS_finit_module, fd, "", 0) && errno != EEXIST, module);
 	}
-	check(mount(parameter("root="), "/root", parameter("rootfstype="), MS_RDONLY, parameter("rootflags=")), "root");
+	check(mount(parameter("root="), "/root", parameter("rootfstype="), MS_RDONLY,
+		    parameter("rootflags=")), "root");
 	check(mount("dev", "/root/dev", "devtmpfs", 0, NULL), "devtmpfs");
 	check(umount2("/proc", MNT_DETACH), "proc");
-	check(chdir("/root") || mount(".", "/", NULL, MS_MOVE, NULL) || chroot("."), "the way to root");
+	check(chdir("/root") || mount(".", "/", NULL, MS_MOVE, NULL) || chroot("."),
+	      "the way to root");
 	fd = open("/dev/console", O_RDWR);
 	for (int i = 0; i < 3; i++)
 		dup2(fd, i);

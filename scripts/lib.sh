@@ -16,9 +16,9 @@ die() {
 	exit 1
 }
 
-# later MESSAGE: die, for a reason that may have gone the next time, such as a network that is down. For dkms/make,
-# which sets FROM_DKMS, the exit code is 75, and it is tried again at the next boot. FROM_DKMS also means that apt may
-# be in the middle of an installation: nothing is installed then, and no list of the machine's is read anew.
+# later MESSAGE: die, for a reason that may pass, such as a network that is down. For dkms/make, which sets FROM_DKMS,
+# the exit code is 75, and the build is repeated at the next boot. FROM_DKMS also means that apt may be installing
+# packages: then nothing is installed, and apt's lists are not updated.
 later() {
 	local code=1
 	[ -z "${FROM_DKMS:-}" ] || code=75
@@ -32,7 +32,7 @@ usage() {
 
 # They stand on command lines of make and in programs for guests.
 [[ $TOP$BUILD != *[\$\`\"\'\\\;\&\|\<\>\(\)[:cntrl:]]* ]] ||
-	die "$TOP or $BUILD: a path with quotes, backslashes, parentheses or any of \$ \` ; & | < > cannot go to make; move it, or set BUILD=/path"
+	die "$TOP or $BUILD: a path with quotes, backslashes, parentheses or any of \$ \` ; & | < > cannot be passed to make; move it, or set BUILD=/path"
 
 # --help of every verb is the comment at its top.
 case "${1:-}" in
@@ -97,9 +97,8 @@ touched_tree() {
 	git -C "$tree" commit -q -m "Linux $(kernel_version "$stock")"
 }
 
-# checkpatch TREE PATCH [TYPES]: checkpatch --strict, but for what TYPES name. The sign-off is the
-# integrator's; the commits that "Fixes:" names are not here, and how others have spelt their titles is
-# not ours to mend.
+# checkpatch TREE PATCH [TYPES]: checkpatch --strict without TYPES. The integrator adds the sign-off, and the tree does
+# not have the commits that "Fixes:" names, whose subjects may have spelling errors.
 checkpatch() {
 	local check=("$1/scripts/checkpatch.pl" --strict --no-tree --no-summary --terse)
 	"${check[@]}" --ignore "MISSING_SIGN_OFF,UNKNOWN_COMMIT_ID,TYPO_SPELLING${3:+,$3}" "$2" &&
@@ -122,7 +121,7 @@ other_debian() {
 # release VERSION: what that Debian is called, 13 as trixie
 release() {
 	local -A names=([12]=bookworm [13]=trixie)
-	[ -n "${names[$1]:-}" ] || die "no such Debian: $1 (there is: $(printf '%s\n' "${!names[@]}" | sort | xargs))"
+	[ -n "${names[$1]:-}" ] || die "no such Debian: $1 (available: $(printf '%s\n' "${!names[@]}" | sort | xargs))"
 	echo "${names[$1]}"
 }
 
@@ -130,7 +129,7 @@ release() {
 apt_lines() {
 	local debian security
 	debian=$(archive Debian) security=$(archive Debian-Security)
-	[ -n "$debian" ] && [ -n "$security" ] || die "apt's configuration names no archive of Debian, or none of its security suite"
+	[ -n "$debian" ] && [ -n "$security" ] || die "apt has no Debian archive or no Debian security archive configured; add both to sources.list"
 	printf 'deb %s main\n' "$debian $1" "$debian $1-backports" "$security $1-security"
 }
 
@@ -138,7 +137,7 @@ apt_lines() {
 # machine has configured; WHAT is wanted from it.
 private_apt() {
 	local suite=$1 dir=$BUILD/apt/$1 label=Debian uri
-	[[ $suite =~ ^[a-z][a-z0-9-]*$ ]] || die "not the name of a suite: $suite"
+	[[ $suite =~ ^[a-z][a-z0-9-]*$ ]] || die "not the name of a Debian release: $suite"
 	[[ $suite != *-security ]] || label=Debian-Security
 	uri=$(archive "$label")
 	if [ -z "$uri" ] && [ "$(id -u)" -eq 0 ] && [ -z "${FROM_DKMS:-}" ]; then
@@ -147,7 +146,7 @@ private_apt() {
 		uri=$(archive "$label")
 	fi
 	[ -n "$uri" ] ||
-		later "$2 comes from $suite, and no $label archive is in apt's configuration; add one to sources.list and run apt-get update"
+		later "$2 comes from $suite, but apt has no $label archive configured; add one to sources.list and run apt-get update"
 	mkdir -p "$dir/lists/partial" "$dir/cache" 2>/dev/null || die "cannot write to $BUILD"
 	dir=$(realpath "$dir")
 	echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg target=Packages] $uri $suite main" \
@@ -164,9 +163,9 @@ private_apt() {
 	apt=(-c "$dir/apt.conf")
 }
 
-# apt_download FOLDER PACKAGE...: to FOLDER/debs, by the options apt=(...); what apt says is in FOLDER/apt.log. When root
-# runs apt, what talks to the network runs as _apt, provided that it may write there. What root does not own in the end
-# was not put there by apt itself, which checks it.
+# apt_download FOLDER PACKAGE...: to FOLDER/debs, by the options apt=(...); what apt says is in FOLDER/apt.log. When
+# root runs apt, what talks to the network runs as _apt, provided that it may write there. What root does not own in the
+# end was not put there by apt itself, which checks it.
 apt_download() {
 	local folder=$1 debs=$1/debs deb
 	shift

@@ -18,16 +18,17 @@ import pathlib
 import re
 import subprocess
 import sys
+import typing
 
 SCRIPTS = pathlib.Path(__file__).resolve().parent.parent
 TOP = SCRIPTS.parent
 BUILD = pathlib.Path(os.environ.get("BUILD") or TOP / "build").resolve()
 os.environ["BUILD"] = str(BUILD)
-# Whoever reads the other end of a pipe wants a result when it is there.
-sys.stdout.reconfigure(line_buffering=True)
+# The reader of a pipe gets each result at once.
+sys.stdout.reconfigure(line_buffering=True)  # type: ignore[attr-defined]
 
 
-def die(message, code=1):
+def die(message, code=1) -> typing.NoReturn:
     """One line on stderr: what is wrong, where, what to do. Exit code 1; 2 for bad usage. It may end with
     the last line of a log: a terminal gets no control characters of it."""
     message = re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", str(message))
@@ -37,8 +38,8 @@ def die(message, code=1):
 
 # They stand on command lines of make and in programs for guests.
 if re.search(r"""[$`"'\\;&|<>()\x00-\x1f\x7f]""", f"{TOP}{BUILD}"):
-    die(f"{TOP} or {BUILD}: a path with quotes, backslashes, parentheses or any of $ ` ; & | < > cannot go to make; "
-        "move it, or set BUILD=/path")
+    die(f"{TOP} or {BUILD}: a path with quotes, backslashes, parentheses or any of $ ` ; & | < > cannot be passed "
+        "to make; move it, or set BUILD=/path")
 
 
 class Version(argparse.Action):

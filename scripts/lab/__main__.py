@@ -64,7 +64,7 @@ QUESTIONS = {
     "series": lambda name: [base.find(name).folder],
     "patches": lambda folder: series(folder).patches(),
     # Of all bases, or of one series.
-    "kernels": lambda *folders: [" ".join(kernel) for one in list(map(series, folders)) or map(base.find, base.names())
+    "kernels": lambda *folders: [" ".join(kernel) for one in [*map(series, folders)] or [*map(base.find, base.names())]
                                  for kernel in one.kernels()],
     "files": lambda folder: series(folder).files(),
     "about": about,

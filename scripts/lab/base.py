@@ -40,7 +40,8 @@ def left_out(name):
     why = unmeasured(name)
     if not why and "kernel.org" in Base(name).kernels()[0] and not os.environ.get("KERNEL_MIRROR") \
             and not any(BUILD.glob(f"linux-{name}.*")):
-        why = "its source is on kernel.org; set KERNEL_MIRROR=https://cdn.kernel.org/pub/linux/kernel, or another mirror"
+        why = "its source is on kernel.org; set KERNEL_MIRROR=" \
+            "https://cdn.kernel.org/pub/linux/kernel, or another mirror"
     return why
 
 
@@ -52,7 +53,7 @@ def at_hand():
 def find(name=None):
     name = name or "6.1"
     if name not in names():
-        die(f"no such base: {name} (there is: {' '.join(names())})")
+        die(f"no such base: {name} (available: {' '.join(names())})")
     return Base(name)
 
 
@@ -115,7 +116,7 @@ class Series:
         return re.sub(r"^\[PATCH[^]]*\] ", "", " ".join(found[1].split())) if found else ""
 
     def tests(self, patch):
-        """The patterns of tests in the line "Tests:" of a patch: what it claims to mend."""
+        """The patterns of tests in the line "Tests:" of a patch: what it claims to fix."""
         message = (self.folder / patch).read_text(errors="replace").split("\n---\n")[0]
         said = re.search(r"^Tests: (.*?)(?:\sin\sthe\s+selftests|\n\n|\Z)", message, re.M | re.S)
         return re.findall(r"[a-z_]+(?:\.[a-z_0-9*]+)+", said[1]) if said else []
@@ -171,7 +172,8 @@ class Base(Series):
     def subject(self):
         """What a verdict is about, as a number: the series, the tests, the configuration."""
         sources = sorted(path for path in (TOP / "selftests").rglob("*") if path.suffix in (".cc", ".c", ".h"))
-        return digest([self.folder / "series", *sorted(self.folder.glob("stock-fails*")), *sorted(self.folder.glob("*.patch")),
+        return digest([self.folder / "series", *sorted(self.folder.glob("stock-fails*")),
+                       *sorted(self.folder.glob("*.patch")),
                        TOP / "Kconfig.fragment", *sources])
 
 
@@ -222,7 +224,8 @@ class Mutant:
         self.path, self.name = path, path.stem
         text = path.read_text(errors="replace")
         found = {key: " ".join(value.split()) for key, value in
-                 re.findall(r"^(Fails|Config|Splat|Runs|Costs|Without|Arch): ((?:.+\n)+?)(?=\n|[A-Z]\w+: )", text, re.M)}
+                 re.findall(r"^(Fails|Config|Splat|Runs|Costs|Without|Arch): ((?:.+\n)+?)(?=\n|[A-Z]\w+: )",
+                            text, re.M)}
         self.fails = found.get("Fails", "").split()
         self.runs = found.get("Runs", "").split()
         self.config, _, self.splat = found.get("Splat", "").partition(": ")

@@ -68,7 +68,7 @@ def for_version(path, version, text=None):
             if not words or len(words) % 2 or any(
                     limit not in arch.names() if word == "on" else
                     word not in ("from", "before") or not re.fullmatch(r"\d+\.\d+", limit) for word, limit in marks):
-                die(f"{path}: what follows the # is not 'from X.Y', 'before X.Y' or 'on ARCH': {line}")
+                die(f"{path}: the comment after the option must be 'from X.Y', 'before X.Y' or 'on ARCH': {line}")
             if not all(limit == ARCH.name if word == "on" else
                        (order(version)[:2] >= order(limit)) == (word == "from") for word, limit in marks):
                 continue

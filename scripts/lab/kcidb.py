@@ -25,7 +25,8 @@ def run(name, kernel, guest, deadly, about, rules):
     tests = [test(ORIGIN, whole, guest["error"])]
     tests += [test(f"{ORIGIN}.{name}", STATUS[result], guest["reasons"].get(name), rule=rules.get(name, "?"))
               for name, result in guest["tests"].items()]
-    tests += [test(f"{ORIGIN}.{name}", "FAIL", "the kernel does not survive it", rule=rules.get(name, "?")) for name in deadly]
+    tests += [test(f"{ORIGIN}.{name}", "FAIL", "the kernel does not survive it", rule=rules.get(name, "?"))
+              for name in deadly]
     return checkout, build, tests
 
 

@@ -74,7 +74,8 @@ def reasons(text):
 
 def took(text):
     """Test name -> the seconds that it took."""
-    return {name: float(seconds) for name, seconds in re.findall(r"^# (\S+) took ([0-9]{1,6}\.[0-9]{3}) s$", text, re.M)}
+    return {name: float(seconds) for name, seconds in
+            re.findall(r"^# (\S+) took ([0-9]{1,6}\.[0-9]{3}) s$", text, re.M)}
 
 
 class Said(typing.NamedTuple):

@@ -11,14 +11,14 @@ import time
 # What "log int" writes of an int3 instruction in the kernel, before all registers.
 INT3 = re.compile(r"^ *\d+: v=03 e=0000 i=1 cpl=0 IP=\w+:(\w+)", re.M)
 WINDOW = 0.2   # seconds for which exceptions are logged
-ENOUGH = 100   # exceptions in that time; a CPU that takes one for ever has thousands
+ENOUGH = 100   # exceptions in that time; a CPU that takes one forever has thousands
 PATIENCE = 5   # seconds for an answer
 KEPT = 1 << 20  # bytes of such a log
 
 
 class Monitor:
     """A QMP monitor (docs/interop/qmp-spec in QEMU) over a socket, and a pipe that QEMU logs to. A file
-    would grow by 100 MB a second, and a pipe that nobody reads would stop the guest."""
+    would grow by 100 MB a second, and a pipe without a reader would stop the guest."""
 
     def __init__(self):
         self.socket, self.its_socket = socket.socketpair()
@@ -86,6 +86,6 @@ class Monitor:
                 if times >= ENOUGH and byte and byte[1] != "cc" and self.int3s()[address] >= ENOUGH:
                     return address
         except (OSError, ValueError):
-            # Nobody reads what may still be logged, so it must not wait for a reader.
+            # The log is not read from here on, so QEMU must not wait for a reader.
             self.close()
         return None

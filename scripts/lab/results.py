@@ -64,7 +64,7 @@ def read(name: str) -> Entry:
         folder = pathlib.Path(results["stock"]["logs"]).parent
         results["suite"] = suite.ask(folder / f"selftests{its.suffix}/perf_bpf_filter", its)
     except (OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
-        die(f"no results for {name} ({error}); {command_for(name)} measures them")
+        die(f"no results for {name} ({error}); run {command_for(name)}")
     results["rule"] = results["suite"].rule_of()
     return results
 
@@ -90,14 +90,15 @@ def races(results: Entry, kernel: str) -> typing.Dict[str, str]:
 def committed() -> Entry:
     try:
         found: Entry = json.loads(COMMITTED.read_text())
-        return found
     except (OSError, ValueError) as error:
         die(f"{COMMITTED.relative_to(TOP)}: {error}; git checkout restores it")
+    return found
 
 
 def stamp(path: pathlib.Path, of: typing.Optional[str]) -> Entry:
     day = datetime.datetime.fromtimestamp(path.stat().st_mtime, datetime.timezone.utc)
-    commit = subprocess.run(["git", "rev-parse", "--short=7", "HEAD"], cwd=TOP, capture_output=True, text=True).stdout.strip()
+    commit = subprocess.run(["git", "rev-parse", "--short=7", "HEAD"], cwd=TOP, capture_output=True,
+                            text=True).stdout.strip()
     return {"date": f"{day:%Y-%m-%d}", "commit": commit, "of": of}
 
 

@@ -47,7 +47,8 @@ def read_allowed(path=SCRIPTS / "allow-splats"):
     for block in re.split(r"\n\s*\n", re.sub(r"^#.*\n", "", path.read_text(), flags=re.M).strip()):
         said = dict(re.findall(r"^(\w+): +(.*(?:\n\s+\S.*)*)", block, re.M))
         if said.keys() - {"tests"} != {"pattern", "reason", "bases", "line"}:
-            die(f"{path}: an entry has pattern, reason, bases, line and maybe tests, not {', '.join(said) or 'nothing'}")
+            die(f"{path}: an entry has pattern, reason, bases, line and maybe tests, "
+                f"not {', '.join(said) or 'nothing'}")
         bases = [] if said["bases"] == "all" else said["bases"].split()
         entries.append(Allowed(said["pattern"], " ".join(said["reason"].split()), bases, said["line"],
                                said.get("tests", "*")))
@@ -58,12 +59,13 @@ def splats(console, allowed=None):
     """The lines of the console that are kernel splats, each with the test that was running."""
     release = RELEASE.search(console)
     base = re.match(r"\d+\.\d+", release[1] if release else "")
-    harmless = [entry._replace(pattern=re.compile(entry.pattern)) for entry in (read_allowed() if allowed is None else allowed)
+    harmless = [entry._replace(pattern=re.compile(entry.pattern)) 
+                for entry in (read_allowed() if allowed is None else allowed)
                 if not entry.bases or base and base[0] in entry.bases]
     test, found = None, []
     for line in console.splitlines():
-        # Programs write to the console too: a splat may follow a marker, or what is harmless, in the
-        # same line, or come after much rubbish, which the patterns would take for ever to search.
+        # Programs write to the console as well. A splat may follow a marker or other text in the same line, or so
+        # much text that the patterns would take too long to search it at once.
         for at in range(0, len(line) or 1, 4096):
             part = line[at:at + 5120]
             marker = MARKER.search(part)

@@ -26,7 +26,8 @@ class Suite(typing.NamedTuple):
 
 def ask(binary, arch=ARCH):
     """Raises OSError, ValueError or SubprocessError if the program is none, or says something else."""
-    said = json.loads(subprocess.run([*arch.user, binary, "--rules"], capture_output=True, text=True, check=True).stdout)
+    said = json.loads(subprocess.run([*arch.user, binary, "--rules"], capture_output=True, text=True,
+                                     check=True).stdout)
     return Suite({rule["id"]: rule["what"] for rule in said["rules"]},
                  [Test(test["name"], test["rule"], test["says"], test["file"]) for test in said["tests"]])
 

@@ -19,7 +19,7 @@ import zlib
 
 from lab import BUILD, SCRIPTS, TOP, die, ktap
 from lab.arch import ARCH
-from lab.base import kernel_version
+from lab.base import Base, kernel_version, names
 
 IMAGE = ARCH.image
 OBJ = f"obj{ARCH.suffix}"
@@ -29,8 +29,8 @@ OBJ = f"obj{ARCH.suffix}"
 LARGE = ["--memory", "2G", *([] if ARCH.suffix else ["--machine", "q35"])]
 # Full preemption, where the kernel has it: it shows what the others hide.
 PREEMPT = ["--append", "preempt=full"]
-held = []  # the descriptor of the lock
-running = set()  # what progress() waits for
+held: list = []  # the descriptor of the lock
+running: set = set()  # what progress() waits for
 
 
 @atexit.register
@@ -106,21 +106,21 @@ def lock(lock=None, owner=None):
             other = path.read_text().strip()
             # What a killed run had started ends by itself: a guest in its time, a make when all is built.
             if re.fullmatch(r"\d+", other) and pathlib.Path(f"/proc/{other}").exists():
-                die(f"another run (process {other}) is using {BUILD}; wait for it, or give this one its own "
+                die(f"another run (process {other}) is using {BUILD}; wait for it, or set another "
                     "BUILD=/path")
             if not wait:
-                print("waiting for the rest of a killed run to end", file=sys.stderr)
+                print("waiting for the processes of a killed run to end", file=sys.stderr)
             time.sleep(1)
     else:
-        die(f"something still holds {path}; see fuser {path}")
+        die(f"{path} is still locked; fuser {path} shows by whom")
     path.write_text(f"{owner or os.getpid()}\n")
     held.append(lock)
 
 
 @contextlib.contextmanager
 def making(folder):
-    """One make at a time in a folder. make goes by times alone: what a killed one left half-written
-    would pass for finished. So all is made anew if the last one did not come to an end of its own."""
+    """One make at a time in a folder. make compares times only, so a file that a killed make left half-written would
+    pass for finished. Therefore the folder is emptied if the last make did not end normally."""
     marker = folder / ".making"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -160,7 +160,9 @@ def copy_ksrc(one, folder):
     if not version:
         die(f"KSRC={told} is not a kernel tree (no Makefile with a version)")
     if not one.is_for(version):
-        die(f"KSRC={told} is Linux {version}, not {one.name}; say BASE= for another")
+        fit = [name for name in names() if Base(name).is_for(version)]
+        die(f"KSRC={told} is Linux {version}, but BASE is {one.name}; " +
+            (f"set BASE={fit[-1]}" if fit else f"no series is for Linux {version}"))
     stock = folder / "stock"
     stock.mkdir(parents=True, exist_ok=True)
     # By content, and with the time of the copy: a file may change and come out older, as with
@@ -195,7 +197,7 @@ def build_selftests(stock, folder):
                               pass_fds=held).returncode
     if code:
         print("\n".join(read(log).splitlines()[-15:]), file=sys.stderr)
-        die(f"the selftests do not build; the whole log is {log}")
+        die(f"the selftests do not build; see {log}")
 
 
 class Work:
@@ -292,8 +294,8 @@ class Work:
             return None
         other = BUILD / "apt" / ARCH.name / "apt.conf"  # scripts/sysroot writes it
         try:
-            known = subprocess.run(["apt-cache", *(["-c", other] if ARCH.suffix else []), "dumpavail"], capture_output=True,
-                                   text=True, check=True).stdout
+            known = subprocess.run(["apt-cache", *(["-c", other] if ARCH.suffix else []), "dumpavail"],
+                                   capture_output=True, text=True, check=True).stdout
         except (OSError, subprocess.CalledProcessError):
             return None
         version, name = re.escape(self.folder.name.removeprefix("linux-")), r"\d+\.\d+\.\d+(?:-\d+|\+deb\d+)"

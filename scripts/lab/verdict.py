@@ -57,7 +57,7 @@ def judge(stock, patched, expected, dead, lacks=()):
     complaints = [(name, None, guest["error"])
                   for name, guest in (("stock", stock), ("patched", patched)) if guest["error"]]
     if deadly(expected) and dead != "splat":
-        complaints.append(("stock", "oops.*", f"is listed to kill the kernel and did not: {dead}"))
+        complaints.append(("stock", "oops.*", f"is listed as crashing the kernel and did not: {dead}"))
     for effect_id, effect in patched["effects"].items():
         if effect["result"] not in ("suppressed", "untouched", "unavailable"):
             complaints.append(("patched", None, f"{effect_id} is {effect['result']}, says the probe"))
@@ -68,24 +68,24 @@ def judge(stock, patched, expected, dead, lacks=()):
         if result == "fail":
             complaints.append(("patched", test, patched["reasons"].get(test, "failed")))
         elif result == "skip" and stock["tests"].get(test, "skip") != "skip" and test not in lacks:
-            complaints.append(("patched", test, "is skipped, and stock ran it"))
+            complaints.append(("patched", test, "is skipped, but stock ran it"))
     if patched["tests"]:
         for test in sorted(deadly(expected) - {t for t, r in patched["tests"].items() if r != "skip"}):
-            complaints.append(("patched", test, "is listed to kill stock, and was not run here"))
+            complaints.append(("patched", test, "is listed as crashing stock, and was not run here"))
     expected = expected - deadly(expected)
     for test, result in stock["tests"].items():
         if result == "fail" and test not in expected:
-            complaints.append(("stock", test, "fails, but is not listed to: " +
+            complaints.append(("stock", test, "fails, but is not listed as failing: " +
                                stock["reasons"].get(test, "no reason given")))
         elif result != "fail" and test in expected:
-            complaints.append(("stock", test, "is listed to fail on stock and did not: " + result))
+            complaints.append(("stock", test, "is listed as failing on stock and did not: " + result))
     if stock["tests"]:
         for test in sorted(expected - stock["tests"].keys()):
-            complaints.append(("stock", test, "is listed to fail on stock, and there is no such test"))
+            complaints.append(("stock", test, "is listed as failing on stock, but does not exist"))
     if not stock["error"] and not patched["error"] and \
             stock["tests"].keys() - deadly(stock["tests"]) != \
             patched["tests"].keys() - deadly(patched["tests"]):
-        complaints.append(("patched", None, "ran other tests than stock"))
+        complaints.append(("patched", None, "did not run the same tests as stock"))
     return complaints
 
 
@@ -113,7 +113,7 @@ def table(stock, patched, expected):
                  str(count(patched, "fail"))])
     rows.append(["tests skipped", str(count(stock, "skip")), str(count(patched, "skip"))])
     if deadly(expected):
-        rows.append(["tests that kill the kernel", str(len(deadly(expected))), "0"])
+        rows.append(["tests that crash the kernel", str(len(deadly(expected))), "0"])
     return rows
 
 
@@ -145,7 +145,7 @@ def tap(stock, patched, complaints, expected):
             how = f": {what}" if what else " fails, as listed" if result == "fail" else ""
             lines.append(f"{'not ok' if what else 'ok'} {len(lines) + 1} {kernel}: {test}{how}{note}")
     if deadly(expected) and ("stock", "oops.*") not in wrong:
-        lines.append(f"ok {len(lines) + 1} stock: oops.* kills the kernel, as listed")
+        lines.append(f"ok {len(lines) + 1} stock: oops.* crashes the kernel, as listed")
     for (kernel, test), what in wrong.items():
         lines.append(f"not ok {len(lines) + 1} {kernel}: {test + ': ' if test else ''}{what}")
     return "\n".join(lines + [f"1..{len(lines)}"]) + "\n"

@@ -6,13 +6,14 @@
 using std::map, std::set, std::string, std::vector;
 
 namespace {
-// Looks for what leads to the copied functions from anywhere but the functions that the live patch, or its
-// plan, has dealt with.
+// Looks for what leads to the copied functions from anywhere but the functions that the live patch,
+// or its plan, has dealt with.
 class Search {
 	vector<Kernel_symbol> sorted;
 	map<uint32_t, string> wanted;
 	set<uint64_t> known;
-	vector<std::pair<uint64_t, uint64_t>> lists; // [start, stop) of sections whose addresses the kernel never calls
+	vector<std::pair<uint64_t, uint64_t>>
+		lists; // [start, stop) of sections whose addresses the kernel never calls
 
 public:
 	Search(vector<Kernel_symbol> symbols)
@@ -86,8 +87,8 @@ void Search::data(uint64_t start, std::span<const unsigned char> bytes) const
 	}
 }
 
-// Nothing that stays as it is may call or point to what was copied. What is static its own file alone
-// can, which select() has seen; so look at what is global, in all the kernel.
+// Nothing that stays as it is may call or point to what was copied. What is static its own file
+// alone can, which select() has seen; so look at what is global, in all the kernel.
 void Cut::check_kernel(const vector<Kernel_symbol> &symbols) const
 {
 	Search search(symbols);

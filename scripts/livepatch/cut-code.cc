@@ -33,7 +33,8 @@ bool is_jump(const Section &section, const Relocation &r)
 	       (r.offset > 1 && code[-2] == 0x0f && (code[-1] & 0xf0) == 0x80);
 }
 
-// How many bytes follow in its instruction, where @offset is that of an address relative to the end.
+// How many bytes follow in its instruction, where @offset is that of an address relative to the
+// end.
 static size_t immediate(const Section &section, uint64_t offset)
 {
 	if (offset < 3 || (section.bytes[offset - 1] & 0xc7) != 5) // a jump or a call
@@ -183,7 +184,8 @@ int64_t Code::bias(const Section &section, const Relocation &r)
 	return section.code() && r.relative() ? 4 + immediate(section, r.offset) : 0;
 }
 
-// What a relocation in @section is about: the assembler names the section rather than what is in it.
+// What a relocation in @section is about: the assembler names the section rather than what is in
+// it.
 Code::Place Code::place(const Section &section, const Relocation &r) const
 {
 	const Symbol &s = symbol(r.symbol);
@@ -199,7 +201,8 @@ Code::Place Code::place(const Section &section, const Relocation &r) const
 		    offset < int64_t(t.value + std::max<uint64_t>(t.size, 1)))
 			return { i, r.addend - (int64_t)t.value };
 	}
-	// An array index with a lower bound other than 0 makes the address point outside the variable.
+	// An array index with a lower bound other than 0 makes the address point outside the
+	// variable.
 	if (symbols.size() == 1)
 		return { symbols[0], r.addend - (int64_t)symbol(symbols[0]).value };
 	if (!symbols.empty())

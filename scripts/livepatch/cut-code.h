@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-// An object by functions: what each is made of, in terms that hold in every compilation of its file.
+// An object by functions: what each consists of, in terms that hold in every compilation of its
+// file.
 #pragma once
 #include <cstdint>
 #include <map>

@@ -40,7 +40,8 @@ static bool has_nameless(const Code &code, size_t index)
 	return false;
 }
 
-// Those of @code that the kernel's link gathers, or the others that variables do not make up, by name.
+// Those of @code that the kernel's link gathers, or the others that variables do not make up, by
+// name.
 static map<string, vector<Whole>> wholes(const Code &code, bool gathered)
 {
 	map<string, vector<Whole>> found;
@@ -78,7 +79,8 @@ static string difference(const Piece &ours, const Piece &theirs)
 	return "its byte " + std::to_string(our - ours.bytes.begin());
 }
 
-// A function that is replaced takes along its entries of the tables that are known. Others must have none of it.
+// A function that is replaced takes along its entries of the tables that are known. Others must
+// have none of it.
 static void check_tables(const File &file, const Code &code)
 {
 	for (const Section &section : code.object.sections) {

@@ -127,7 +127,7 @@ void File::compare(size_t index, const Kernel &kernel) const
 		    name.c_str(), name_at(index, our - ours.begin()).c_str());
 }
 
-// What the link merges has no place that others know: @r leads to @target, which must have the same in it.
+// What the link merges has no known place: @r leads to @target, which must have the same contents.
 void File::compare_merged(size_t index, const Relocation &r, uint64_t target,
 			  const Kernel &kernel) const
 {

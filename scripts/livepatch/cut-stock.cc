@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-// STOCK must differ from PLAIN only in having a section for each function. Then STOCK, and PATCHED with it, inlines
-// what the kernel inlines.
+// STOCK must differ from PLAIN only in having a section for each function. Then STOCK, and PATCHED
+// with it, inlines what the kernel inlines.
 #include <algorithm>
 #include "cut.h"
 
@@ -151,8 +151,9 @@ Part::Transfers Part::transfers() const
 	return found;
 }
 
-// In PLAIN the assembler may make a short jump of a tail call to a function of the same section. The code behind it
-// moves then, so compare the references in their order, the calls, and roughly the size.
+// In PLAIN the assembler may make a short jump of a tail call to a function of the same section.
+// The code behind it moves then, so compare the references in their order, the calls, and roughly
+// the size.
 string Part::difference_in_references() const
 {
 	const Transfers transfers = this->transfers();

@@ -6,9 +6,10 @@
 #include <string_view>
 #include "elf.h"
 
-// Sections with an entry for each of many places in the code, with so many @relocations, the same number
-// of bytes each: @size, if that is what tells kernels apart. The first relocation of an entry says which
-// place; what is @masked, as a line number, does not make a difference. With @prefix the name goes on.
+// Sections with an entry for each of many places in the code, with so many @relocations, the same
+// number of bytes each: @size, if that is what tells kernels apart. The first relocation of an
+// entry says which place; what is @masked, as a line number, does not make a difference. With
+// @prefix the name goes on.
 struct Table {
 	std::string_view name;
 	size_t relocations, masked_at = 0, masked = 0, size = 0;
@@ -55,8 +56,8 @@ inline const Table *table_of(const Section &section)
 	return table == std::end(TABLES) ? nullptr : table;
 }
 
-// Where data has no other meaning than the variables that are in it. What is in other sections the kernel's
-// link gathers from all files, for the kernel to go through.
+// Where data has no other meaning than the variables that are in it. What is in other sections the
+// kernel's link gathers from all files, for the kernel to go through.
 constexpr std::string_view DATA[] = { ".data",	      ".bss",	    ".rodata",	".init.data",
 				      ".init.rodata", ".exit.data", ".ref.data" };
 
@@ -71,7 +72,8 @@ constexpr std::string_view BTF_IDS = ".BTF_ids";
 // Lists the padding before each function. The padding has no symbol, and the list is not used.
 constexpr std::string_view ROOM = "__patchable_function_entries";
 
-// Static variables of a function, or tables that the compiler made of its code. It may have its own.
+// Static variables of a function, or tables that the compiler made of its code. It may have its
+// own.
 constexpr std::string_view OWN[] = { "__func__", "__already_done",	"__warned",
 				     "__key",	 "__PRETTY_FUNCTION__", "CSWTCH" };
 

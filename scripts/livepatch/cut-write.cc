@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-// The object for the module: code that is replaced, copied or new, with the entries of the tables for it.
+// The object for the module: code that is replaced, copied or new, with its entries in tables.
 #include <algorithm>
 #include "cut.h"
 
@@ -24,7 +24,8 @@ class Writer {
 	map<size_t, size_t> sections, section_symbols, symbols, tables;
 	map<pair<size_t, size_t>, size_t> entry_symbols; // by section and number
 	map<string, size_t> undefined;
-	// In REPLACEMENTS, which has those of all the file: start and size of those for the code in @out.
+	// In REPLACEMENTS, which has those of all the file: start and size of those for the code in
+	// @out.
 	set<pair<uint64_t, uint64_t>> replacements;
 
 public:
@@ -300,7 +301,8 @@ size_t Writer::variable(size_t index)
 	return take_symbol(index, take(code.range(index)), 0);
 }
 
-// What another file of the plan defines. If a @pointer is made to a function, it is to the kernel's.
+// What another file of the plan defines. If a @pointer is made to a function, it is to the
+// kernel's.
 size_t Writer::others(const Id &id, bool pointer)
 {
 	if (id.function() ? !pointer && (id.fate() == Fate::COPIED || id.fate() == Fate::ADDED)
@@ -309,7 +311,8 @@ size_t Writer::others(const Id &id, bool pointer)
 	return kernels_code(id, pointer);
 }
 
-// A function as the kernel has it, or whatever another file has. A pointer to it may stay in the kernel.
+// A function as the kernel has it, or whatever another file has. A pointer to it may stay in the
+// kernel.
 size_t Writer::kernels_code(const Id &id, bool pointer)
 {
 	if (pointer && id.fate() == Fate::ADDED)

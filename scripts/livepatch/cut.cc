@@ -1,26 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0
 // cut VMLINUX SYMBOLS MODULE.SYMVERS PLAN PLAIN STOCK PATCHED OUT
 //
-// Makes the objects of a live patch: what differs between two compilations of the same files, bound to
-// the kernel that is to be patched. FILE, as kernel/events/core.o, was compiled three times:
-//   PLAIN/FILE    of the kernel's source, just as the kernel's own build does it
-//   STOCK/FILE    of the same, with -ffunction-sections -fdata-sections
-//   PATCHED/FILE  of the patched source, with these options as well
+// Makes the objects of a live patch: what differs between two compilations of the same files, bound
+// to the kernel that is patched. FILE, as kernel/events/core.o, was compiled three times:
+//   PLAIN/FILE    from the kernel's source, exactly as the kernel's own build does it
+//   STOCK/FILE    from the same, with -ffunction-sections -fdata-sections
+//   PATCHED/FILE  from the patched source, with these options as well
 //
-// 1. place(): PLAIN/FILE must be in VMLINUX byte by byte, in one piece a section. So we compile what
-//    runs, with the same compiler, and know what was inlined where. The kernel's own instructions tell
-//    where each symbol that FILE uses is, a static one and one of many of its name, too. STOCK/FILE must
-//    have the same functions as PLAIN/FILE, and all the data of PATCHED/FILE the same values as STOCK/FILE.
-// 2. What differs between STOCK and PATCHED is to be replaced. What cannot be replaced, as it is not
-//    traced, is a clone of the compiler's, or PLAN says so, is copied, and who calls it is replaced in
-//    its turn. No call of the kernel to what was copied may be left over; all of its code is searched.
-// 3. OUT/FILE has these functions, as livepatch_NAME, and what is new. All else they find in the kernel.
-//    A function that the kernel has keeps its address there, so that no pointer leads into the module.
-// OUT/functions.h lists what is replaced, OUT/differences why.
+// 1. place(): PLAIN/FILE must be in VMLINUX byte by byte, each section in one piece. This proves
+//    that source, compiler and inlining are those of the running kernel. The kernel's instructions
+//    show where each symbol is that FILE uses, including static ones and ones that share a name.
+//    STOCK/FILE must have the same functions as PLAIN/FILE, and all data of PATCHED/FILE must have
+//    the same values as in STOCK/FILE.
+// 2. What differs between STOCK and PATCHED is replaced. A function that cannot be replaced (it is
+//    not traced, it is a clone that the compiler made, or PLAN says so) is copied, and its callers
+//    are replaced in turn. All of the kernel's code is searched for calls to copied functions;
+//    none may be left.
+// 3. OUT/FILE has these functions, as livepatch_NAME, and new ones. Everything else they use is in
+//    the kernel. A function that the kernel has keeps its address there, so no pointer leads into
+//    the module. OUT/functions.h lists what is replaced, OUT/differences why.
 //
-// PLAN has a line each of: "object FILE"; "copy NAME", not to be replaced itself; "keep NAME", to stay
-// as it is though it changes or calls what is copied; "without PATCH", which PATCHED has not; "ignore
-// FILE", a source that PATCHED changes and that stays as it is. Comments (#) tell why.
+// Each line of PLAN is one of: "object FILE"; "copy NAME", which is not replaced itself; "keep
+// NAME", which stays as it is although it changes or calls what is copied; "without PATCH", which
+// PATCHED does not have; "ignore FILE", a source that PATCHED changes and that stays as it is.
+// Comments (#) give the reasons.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-// The passes of cut, in their order: File::place(), Cut::check_data(), select(), check_kernel(), write().
+// The passes of cut, in their order: File::place(), Cut::check_data(), select(), check_kernel(),
+// write().
 #pragma once
 #include <map>
 #include <optional>
@@ -69,8 +70,9 @@ private:
 	void follow(size_t section, const Kernel &kernel);
 };
 
-// What a name means depends on the file. A function or variable is a symbol of one file's PATCHED: that which
-// defines it, if it is one of the plan's, and of a function the symbol of its first part.
+// What a name means depends on the file. A function or variable is a symbol of one file's PATCHED:
+// that which defines it, if it is one of the plan's, and of a function the symbol of its first
+// part.
 struct Id {
 	File *file;
 	size_t symbol;

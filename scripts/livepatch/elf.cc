@@ -141,7 +141,7 @@ void Object::write(const std::string &path) const
 	elf64_getshdr(symtab)->sh_link = elf_ndxscn(strtab);
 	elf64_getshdr(symtab)->sh_info = 1 + (global - order.begin() - 1);
 
-	// The kernel goes by the order of the sections: what it resolves for a live patch comes first.
+	// The kernel processes sections in order: livepatch relocations come first.
 	for (bool klp : { true, false }) {
 		for (size_t i = 1; i < sections.size(); i++) {
 			auto &rela =

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-// hits COMMAND...: hits breakpoints on every CPU while COMMAND runs, which loads and unloads the live
-// patch; then compares, to the unit. What holds with it and without it: every hit counts and runs its
-// program; each that the program accepts is a sample; none that it rejects is one; no hit is more than
-// one SIGTRAP. In a thread for each CPU, and in children that inherit; of events that were attached before
-// the live patch came, while it was in force, and after it had gone.
+// hits COMMAND...: hits breakpoints on every CPU while COMMAND runs, which loads and unloads the
+// live patch; then compares, to the unit. What holds with it and without it: every hit counts and
+// runs its program; each that the program accepts is a sample; none that it rejects is one; no hit
+// is more than one SIGTRAP. In a thread for each CPU, and in children that inherit; of events that
+// were attached before the live patch came, while it was in force, and after it had gone.
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -194,7 +194,8 @@ struct Attached {
 		reject.drain();
 		accept.drain();
 		// With descriptors of its own it would keep what another thread closes.
-		pid_t child = must(syscall(SYS_clone, CLONE_FILES | SIGCHLD, 0, 0, 0, 0), "a child");
+		pid_t child =
+			must(syscall(SYS_clone, CLONE_FILES | SIGCHLD, 0, 0, 0, 0), "a child");
 		if (!child) {
 			for (int i = 0; i < CHILD; i++)
 				inherited();
@@ -219,8 +220,8 @@ struct Attached {
 	}
 };
 
-// On every other CPU the events are there before the live patch comes and after it went. On the rest
-// they come and go meanwhile, so that it finds some of its own as it goes.
+// On every other CPU the events are there before the live patch comes and after it went. On the
+// rest they come and go meanwhile, so that it finds some of its own as it goes.
 void hit_on(int cpu)
 {
 	constexpr uint64_t ROUNDS = 5;
@@ -241,7 +242,8 @@ void hit_on(int cpu)
 		trapped += now.trapped;
 		in_children += now.in_children;
 	}
-	printf("hits: CPU %d: %lu times attached, %lu calls, %lu of them with a SIGTRAP, %lu in children\n",
+	printf("hits: CPU %d: %lu times attached, %lu calls, %lu of them with a SIGTRAP, %lu in "
+	       "children\n",
 	       cpu, attached, calls, trapped, in_children);
 }
 } // namespace

@@ -55,8 +55,8 @@ bool Kernel::is_code(uint64_t address) const
 {
 	// In some kernels all of .data may be run, by mistake.
 	return std::ranges::any_of(sections, [&](const Elf64_Shdr &s) {
-		return s.sh_flags & SHF_EXECINSTR && !(s.sh_flags & SHF_WRITE) && address >= s.sh_addr &&
-		       address - s.sh_addr < s.sh_size;
+		return s.sh_flags & SHF_EXECINSTR && !(s.sh_flags & SHF_WRITE) &&
+		       address >= s.sh_addr && address - s.sh_addr < s.sh_size;
 	});
 }
 
@@ -76,8 +76,8 @@ std::vector<Kernel::Contents> Kernel::contents() const
 
 std::optional<Kernel::Contents> Kernel::contents(std::string_view section) const
 {
-	auto it = std::ranges::find_if(sections,
-				       [&](const Elf64_Shdr &s) { return is(s, section); });
+	auto it =
+		std::ranges::find_if(sections, [&](const Elf64_Shdr &s) { return is(s, section); });
 	return it == sections.end() ? std::nullopt : std::optional(contents(*it));
 }
 
@@ -125,10 +125,11 @@ std::optional<unsigned> Kernel::position(const std::string &name, uint64_t addre
 	return {};
 }
 
-// scripts/kallsyms.c writes, each table on a boundary of 8 bytes, or of 4 from some 7.x on: the number of
-// symbols, their names, markers into these, some kernels an order by name, the tokens that names are made
-// of, an index into these. The offsets of the symbols and what they are relative to come before that, or
-// behind; with the boundary of 4 each is relative to where it stands.
+// scripts/kallsyms.c writes, each table on a boundary of 8 bytes, or of 4 from some 7.x on: the
+// number of symbols, their names, markers into these, some kernels an order by name, the tokens
+// that names are made of, an index into these. The offsets of the symbols and what they are
+// relative to come before that, or behind; with the boundary of 4 each is relative to where it
+// stands.
 std::vector<Kernel_symbol> Kernel::kallsyms() const
 {
 	size_t boundary = 8;
@@ -196,8 +197,7 @@ std::vector<Kernel_symbol> Kernel::kallsyms() const
 			names = start + boundary;
 	}
 	size_t index = align(at), index_end = align(index + 256 * 2);
-	if (!names || word(index, uint16_t()) ||
-	    word(index + 2, uint16_t()) != token[0].size() + 1)
+	if (!names || word(index, uint16_t()) || word(index + 2, uint16_t()) != token[0].size() + 1)
 		die("the kernel's kallsyms are of a kind that is not known here");
 
 	// Relative to an address of the kernel.

@@ -37,7 +37,8 @@ private:
 public:
 	explicit Kernel(const std::string &path);
 
-	// What its kallsyms say, in their order. use() makes these, or others, those that are looked up.
+	// What its kallsyms say, in their order. use() makes these, or others, those that are
+	// looked up.
 	std::vector<Kernel_symbol> kallsyms() const;
 	void use(const std::vector<Kernel_symbol> &symbols);
 
@@ -51,11 +52,12 @@ public:
 	std::vector<uint64_t> addresses(const std::string &name) const; // ascending
 	// Of that which files see of each other. The link lets no two have one name.
 	std::optional<uint64_t> global(const std::string &name) const;
-	// Whether a pointer may be called that leads there. With IBT the CPU wants a mark (ENDBR), which the
-	// kernel takes off as it boots where it has no pointer itself (.ibt_endbr_seal).
+	// Whether a pointer may be called that leads there. With IBT the CPU wants a mark (ENDBR),
+	// which the kernel takes off as it boots where it has no pointer itself (.ibt_endbr_seal).
 	bool has_pointers(uint64_t address) const;
-	// How livepatch tells symbols of a name apart: 1, 2, ... by address. For 0, "the only one", the
-	// kernel would look through all of them each time, which doubles the time to load.
+	// How livepatch distinguishes symbols of one name: 1, 2, ... by address. For 0, "the only
+	// one", the kernel would look through all of them each time, which doubles the time to
+	// load.
 	std::optional<unsigned> position(const std::string &name, uint64_t address) const;
 };
 

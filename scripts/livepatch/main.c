@@ -27,10 +27,11 @@ void hw_breakpoint_init_mutexes(void);
 void hw_breakpoint_set_mutex_known(bool known);
 
 /*
- * A task that has been reaped, and has its last __schedule() ahead, is in no list, so this transition gave it no state.
- * klp_ftrace_handler() warns if such a task calls a function that is replaced, and __schedule() does while an event
- * counts context switches. Nothing is replaced yet: let these tasks go. When the live patch is disabled, there is no
- * callback that comes before the states.
+ * A task that has been reaped, and has its last __schedule() ahead, is in no list, so this
+ * transition gave it no state. klp_ftrace_handler() warns if such a task calls a function that is
+ * replaced, and __schedule() does while an event counts context switches. Nothing is replaced yet:
+ * let these tasks go. When the live patch is disabled, there is no callback that comes before the
+ * states.
  */
 static int pre_patch(struct klp_object *object)
 {
@@ -92,8 +93,8 @@ out:
 }
 
 /*
- * What replaces a function that is replaced already hides the other: each has it as it makes it out of
- * the kernel's own. These two are not exported.
+ * A function that replaces one that is already replaced hides it: both are made from the kernel's
+ * own function. These two are not exported.
  */
 extern struct list_head klp_patches asm("\".klp.sym.vmlinux.klp_patches,1\"");
 extern struct mutex klp_mutex asm("\".klp.sym.vmlinux.klp_mutex,1\"");
@@ -110,8 +111,8 @@ static bool __init is_replaced(const struct klp_func *ours)
 				continue;
 			klp_for_each_func(object, func)
 				if (!strcmp(func->old_name, ours->old_name)) {
-					pr_err("%s: %s is live-patched already, by %s\n", THIS_MODULE->name,
-					       ours->old_name, other->mod->name);
+					pr_err("%s: %s is already replaced by the live patch %s\n",
+					       THIS_MODULE->name, ours->old_name, other->mod->name);
 					return true;
 				}
 		}

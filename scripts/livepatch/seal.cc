@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-// seal MODULE.ko: lets the kernel resolve what the module wants from it by name and position, undefined
-// symbols ".klp.sym.vmlinux.NAME,POSITION", as it loads the module
-// (Documentation/livepatch/module-elf-format.rst). Whatever signs the module comes after.
+// seal MODULE.ko: lets the kernel resolve what the module wants from it by name and position,
+// undefined symbols ".klp.sym.vmlinux.NAME,POSITION", as it loads the module
+// (Documentation/livepatch/module-elf-format.rst). The module is signed afterwards.
 //
-// The kernel looks a symbol up for each livepatch relocation anew, among all that it has. So each symbol
-// has one, in a table that comes first and that nobody reads. The others are of the ordinary kind, for
-// which the symbol has a value by then.
+// For each livepatch relocation, the kernel looks the symbol up among all symbols. Therefore each
+// symbol has only one, in a table that is processed first and that no code reads. The other
+// relocations are ordinary ones: the symbol has a value by then.
 #include "elf.h"
 
 int main(int count, char **arguments)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-// symbols VMLINUX: prints the symbols that a kernel carries for itself, as its /proc/kallsyms would.
+// symbols VMLINUX: prints the symbols that a kernel carries for itself, as its /proc/kallsyms
+// would.
 #include "kernel.h"
 
 int main(int count, char **arguments)

@@ -100,10 +100,10 @@ prepare() {
 	fake_tree "$T/tree" 6.12.9
 	fake_series "$T/series"
 	run "$SCRIPTS/apply" "$T/series" "$T/tree"
-	one_line "apply: $T/tree is Linux 6.12.9; this series is for 6.1"
+	one_line "apply: $T/tree is Linux 6.12.9; the series is for 6.1"
 	sed -i '1a # ALSO linux-5.19 5.19.1-1 elsewhere' "$T/series/series"
 	run "$SCRIPTS/apply" "$T/series" "$T/tree"
-	one_line "apply: $T/tree is Linux 6.12.9; this series is for 6.1 and 5.19"
+	one_line "apply: $T/tree is Linux 6.12.9; the series is for 6.1 and 5.19"
 	sed -i 's/ALSO linux-5.19/ALSO linux-6.12/' "$T/series/series"
 	run "$SCRIPTS/apply" "$T/series" "$T/tree"
 	[ "$status" -eq 0 ] && [[ $output == "2 patches applied to Linux 6.12.9: "* ]]
@@ -120,7 +120,7 @@ prepare() {
 	one_line "apply: $T/tree has uncommitted changes; *"
 	command_is git 'echo "fatal: detected dubious ownership" >&2; exit 128'
 	run "$SCRIPTS/apply" "$T/series" "$T/tree"
-	one_line "apply: git does not say whether $T/tree has changes (fatal: detected dubious ownership); *"
+	one_line "apply: $T/tree: git status failed (fatal: detected dubious ownership); run make apply as the owner of the tree"
 	rm "$T/bin/git"
 	git checkout -q kernel/core.c
 	"$SCRIPTS/apply" "$T/series" "$T/tree"
@@ -139,7 +139,7 @@ prepare() {
 	run "$SCRIPTS/apply" "$T/series" "$T"
 	one_line "apply: $T is not a kernel tree *"
 	run "$SCRIPTS/apply" "$T/tree" "$T/tree"
-	one_line "apply: no series in $T/tree"
+	one_line "apply: no series in $T/tree; name a folder of patches/"
 	sed -i 1d "$T/series/series"
 	run "$SCRIPTS/apply" "$T/series" "$T/tree"
 	one_line "apply: * does not begin with a '# BASE linux-X.Y VERSION' line"

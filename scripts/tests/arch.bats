@@ -32,7 +32,7 @@ print(" ".join(sorted(base.find("6.1").stock_fails())))' "$T/top/scripts"
 
 @test "arch: there is none of that name" {
 	ARCH=armm64 run "$SCRIPTS/verify" 6.1
-	one_line "verify: no such architecture: armm64 (there is: arm64 x86)"
+	one_line "verify: no such architecture: armm64 (available: arm64 x86)"
 }
 
 @test "arch: a guest of arm64 has its own QEMU, machine and console, busybox for a shell, and perf's keys held" {

@@ -83,9 +83,9 @@ built() {
 
 @test "bench: no such base, no such option, no base to check" {
 	run "$SCRIPTS/bench" 4.19
-	one_line "bench: no such base: 4.19 (there is:*6.1*"
+	one_line "bench: no such base: 4.19 (available:*6.1*"
 	run "$SCRIPTS/bench" --check 4.19
-	one_line "bench: no such base: 4.19 (there is:*6.1*"
+	one_line "bench: no such base: 4.19 (available:*6.1*"
 	run "$SCRIPTS/bench" --frob
 	one_line "usage: bench *"
 	[ "$status" -eq 2 ]
@@ -184,7 +184,7 @@ assert b['6.1']['patched']['stops']['program.async']['p50'] == 620 and b['here']
 	command_is id 'echo 1000'
 	run "$SCRIPTS/bench" 6.1
 	[ "$status" -eq 0 ]
-	[[ $output == *"bench: this machine is not measured: that takes root"* ]]
+	[[ $output == *"bench: skipping the times on this machine: they require root"* ]]
 	[[ $output != *"Times of this machine"* ]]
 	[ ! -e "$T/ran-here" ]
 	command_is id 'echo 0'

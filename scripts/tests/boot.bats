@@ -60,7 +60,7 @@ outcome_is() {
 	boots "up; $once; echo 'ok 1 a' >>\"\$output\"; echo 'exit 0' >\"\$verdict\""
 	outcome_is passed 0
 	grep -q '"again": 1' "$T/out/boot.json"
-	[[ $output == *"boot: QEMU ran an int3 that is in its memory no more; again"* ]]
+	[[ $output == *"boot: QEMU ran an int3 that is no longer in memory; again"* ]]
 	# It has an end.
 	boots "up; ${died/CODE 1f/0f <1f}"
 	outcome_is splat 13
@@ -74,12 +74,12 @@ outcome_is() {
 	grep -q '"again": 0' "$T/out/boot.json"
 }
 
-@test "boot: a guest goes again that takes for ever an int3 which QEMU made up" {
+@test "boot: a guest is booted again if it takes an int3 forever that QEMU made up" {
 	once="[ -e $T/once ] || { touch $T/once; int3s ffffffff8112 eb 150; }"
 	boots "up; $once; echo 'exit 0' >\"\$verdict\""
 	outcome_is passed 0
 	grep -q '"again": 1' "$T/out/boot.json"
-	[ "$output" = "boot: QEMU ran an int3 that is in its memory no more, for ever at ffffffff8112; again" ]
+	[ "$output" = "boot: QEMU ran an int3 that is no longer in memory, forever at ffffffff8112; again" ]
 	# Before its init, and to the end.
 	boots 'say "Linux version 6.1.9 (gcc)"; int3s ffffffff8112 eb 150'
 	outcome_is no-boot 10
@@ -222,7 +222,7 @@ outcome_is() {
 	[[ $(xargs <"$T/arguments") == *"-accel tcg,thread=single -icount shift=0,sleep=off "*" -smp 1 "* ]]
 	grep -qE '^console=.* norandmaps quiet$' "$T/arguments"
 	run "$SCRIPTS/boot" --accel icount --smp 2 --out "$T/out" "$T/bzImage" -- true
-	one_line "boot: --accel icount has one CPU, not 2: *"
+	one_line "boot: --accel icount supports one CPU, not 2"
 	[ "$status" -eq 2 ]
 }
 

@@ -175,7 +175,7 @@ by_times() {
 	cmp "$T/tree/kernel/core.c" "$T/tree/obj/arch/x86/boot/bzImage"
 }
 
-@test "build: a configuration that is cut short is made anew, one that the build changes is told" {
+@test "build: a configuration that is cut short is made again, one that the build changes is reported" {
 	prepare
 	"$SCRIPTS/build" "$T/tree"
 	echo CONFIG_ONE=y >"$T/tree/obj/.config"

@@ -4,13 +4,13 @@ load common
 
 @test "debug: no such base, no such configuration, or not for this base" {
 	run "$SCRIPTS/debug" 4.19
-	one_line "debug: no such base: 4.19 (there is:*6.1*"
+	one_line "debug: no such base: 4.19 (available:*6.1*"
 	run "$SCRIPTS/debug" 6.1 kmsan
-	one_line "debug: no such configuration: kmsan (there is: *kasan*lockdep*)"
+	one_line "debug: no such configuration: kmsan (available: *kasan*lockdep*)"
 	run "$SCRIPTS/debug" 5.10 rt
 	one_line "debug: rt is for *, not for 5.10"
 	run "$SCRIPTS/debug" --stock 4.19
-	one_line "debug: no such base: 4.19 (there is:*6.1*"
+	one_line "debug: no such base: 4.19 (available:*6.1*"
 	run "$SCRIPTS/debug" --patched
 	one_line "usage: debug *"
 	[ "$status" -eq 2 ]
@@ -151,5 +151,5 @@ TESTS='up; say "sanitizer on"; printf "ok 1 a\n# round: hits 42 lost 0\nok 2 b #
 	grep -qx CONFIG_KASAN=y "$BUILD/linux-6.1.9-1/mutant/obj-kasan/.config"
 	verb=mutants debugs "$TESTS"'; say "BUG: KASAN: use-after-free in c"; echo "exit 0" >"$verdict"'
 	[ "$status" -eq 1 ]
-	[[ $output == *"not ok 1 mutant sleeps: kasan says nothing of 'KASAN: use-after-free in b' in b c"* ]]
+	[[ $output == *"not ok 1 mutant sleeps: kasan prints no 'KASAN: use-after-free in b' in b c"* ]]
 }

@@ -169,7 +169,7 @@ stub_says() {
 		run "$SCRIPTS/image" "$bad"
 		one_line "image: not the name of a kernel, as uname -r has it: *"
 		run "$SCRIPTS/image" 6.1.0-56-amd64 "$bad"
-		one_line "image: not the name of a suite: *"
+		one_line "image: not the name of a Debian release: *"
 		run "$SCRIPTS/livepatch/build" "$bad"
 		one_line "build: not the name of a kernel, as uname -r has it: *"
 		[ "$(id -u)" -ne 0 ] || run "$SCRIPTS/livepatch/try-deb" 6.1.0-50-amd64 "$bad"
@@ -192,7 +192,7 @@ stub_says() {
 	[ "$output" = $'x: 404  [31mNot      Found \303\274' ]
 }
 
-@test "dkms: amid an upgrade, tools that work are tools, and apt is asked for the source alone" {
+@test "dkms: during an upgrade, tools that work are used, and apt is asked for the source only" {
 	packaged
 	machine half-configured
 	no_network
@@ -410,7 +410,7 @@ unit() {
 	rm "$T/ends"
 	echo 1 >"$T/proc/7/task/7/patch_state"
 	unit Stop
-	one_line "cycle: $name is still in use after 2 s, by 7 (worker[[]31m%s); it will be gone when these have left the kernel"
+	one_line "cycle: $name is still in use after 2 s, by 7 (worker[[]31m%s); it is unloaded when these leave the kernel"
 	rm -r "$live"
 	unit Stop
 	[ "$status" -eq 0 ]

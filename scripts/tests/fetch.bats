@@ -32,7 +32,7 @@ cp "'"$T"'/the.deb" "linux-source-6.1_${*##*=}_all.deb"; echo fetched >>"'"$T"'/
 	[ "$(wc -l <"$T/fetched")" -eq 1 ]
 }
 
-@test "fetch: waits for the rest of a killed run, and unpacks anew" {
+@test "fetch: waits for the rest of a killed run, and unpacks again" {
 	prepare
 	mkdir -p "$BUILD/cache" "$BUILD/linux-6.1.9-1/stock.part"
 	echo half >"$BUILD/linux-6.1.9-1/stock.part/Makefile"
@@ -60,19 +60,19 @@ cp "'"$T"'/the.deb" "linux-source-6.1_${*##*=}_all.deb"; echo fetched >>"'"$T"'/
 @test "fetch: no such base, no such version" {
 	# The same as 6.1, as a number.
 	run "$SCRIPTS/fetch" 6.10
-	one_line "fetch: no such base: 6.10 (there is: *6.1*)"
+	one_line "fetch: no such base: 6.10 (available: *6.1*)"
 	prepare
 	run "$SCRIPTS/fetch" 4.19
-	one_line "fetch: no such base: 4.19 (there is: *6.1*)"
+	one_line "fetch: no such base: 4.19 (available: *6.1*)"
 	run "$SCRIPTS/fetch" --list 4.19
-	one_line "fetch: no such base: 4.19 (there is: *6.1*)"
+	one_line "fetch: no such base: 4.19 (available: *6.1*)"
 	run "$SCRIPTS/fetch" 6.1 6.1.7-1
 	[ "$status" -eq 1 ]
 	[[ ${lines[-1]} == "fetch: cannot download linux-source-6.1 6.1.7-1: E: Version not found; the versions there are: 6.1.9-1 6.1.8-1" ]]
 	[ ! -e "$BUILD/linux-6.1.7-1/stock" ]
 }
 
-@test "fetch: lists older than the archive are read anew, once" {
+@test "fetch: lists older than the archive are read again, once" {
 	prepare
 	command_is id 'echo 0'
 	command_is apt-cache 'if [ -e "'"$T"'/updated" ]; then v=6.1.9-1; else v=6.1.5-1; fi; echo "linux-source-6.1 | $v | x"'
@@ -214,7 +214,7 @@ esac'
 	grep -q '^#clear APT::Update;' "$BUILD/apt/bullseye-security/apt.conf"
 }
 
-@test "fetch: private lists older than the archive are read anew, without root" {
+@test "fetch: private lists older than the archive are read again, without root" {
 	machine_with "Debian-Security|http://mirror/security/"
 	command_is id 'echo 1000'
 	"$SCRIPTS/fetch" --list 5.10
@@ -395,7 +395,7 @@ server.serve_forever()' "$mirror" "${1:-}" >"$T/port" 2>"$T/served" 3>&- &
 		[ $server = file ] || serve
 		run "$SCRIPTS/fetch" 6.6
 		[ "$status" -eq 1 ]
-		[ "${lines[-1]}" = "fetch: ${KERNEL_MIRROR%/}/v6.x/linux-6.6.10.tar.xz is not what its sha256sums.asc says" ]
+		[ "${lines[-1]}" = "fetch: ${KERNEL_MIRROR%/}/v6.x/linux-6.6.10.tar.xz does not match its sha256sums.asc" ]
 		[ -z "$(find "$BUILD" -type f)" ] && [ ! -e "$BUILD/linux-6.6.10/stock" ]
 	done
 	kill "$server"
@@ -421,5 +421,5 @@ Handler.copyfile = cut'
 
 @test "fetch: a kernel that others keep is brought by KSRC" {
 	run "$SCRIPTS/fetch" 6.8
-	one_line "fetch: Linux 6.8 is Ubuntu's; bring its tree with KSRC="
+	one_line "fetch: Linux 6.8 is Ubuntu's; set KSRC=/path/to/ubuntu/linux"
 }

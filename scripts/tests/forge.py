@@ -123,7 +123,7 @@ def main():
                     stock, patched = (damage(rng, STOCK[0]), STOCK[1]), (text, code)
                 try:
                     complaints, results = verdict(folder, stock, patched)
-                except Exception as error:  # no verdict is not green, but nobody can read it
+                except Exception as error:  # not green, but not a readable verdict either
                     complaints, wrong = [], f"{type(error).__name__}: {error}"[:200]
                 if not complaints and not (good and results == right):
                     wrong = wrong or "green"

@@ -19,7 +19,7 @@ fuzzes() {
 
 @test "fuzz: bad arguments" {
 	fuzzes 4.19
-	one_line "fuzz: no such base: 4.19 (there is:*6.1*"
+	one_line "fuzz: no such base: 4.19 (available:*6.1*"
 	for calls in 0 -5 many 1e6 9999999999; do
 		fuzzes 6.1 $calls
 		one_line "fuzz: how many calls? not '$calls'"

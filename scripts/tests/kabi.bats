@@ -60,7 +60,7 @@ compare() {
 
 @test "kabi: no such base, and one that is not measured" {
 	run "$SCRIPTS/kabi" 4.19
-	one_line "kabi: no such base: 4.19 (there is: *6.1*)"
+	one_line "kabi: no such base: 4.19 (available: *6.1*)"
 	run "$SCRIPTS/kabi" --all
 	one_line "usage: kabi *"
 	[ "$status" -eq 2 ]

@@ -78,7 +78,7 @@ reads() {
 	: >"$T/stock-fails"
 	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails"
 	[ "$status" -eq 1 ]
-	[[ $output == *'stock: b.two: fails, but is not listed to: expected 0, got 5: "hits"'* ]]
+	[[ $output == *'stock: b.two: fails, but is not listed as failing: expected 0, got 5: "hits"'* ]]
 }
 
 @test "labs: the log as LAVA's web interface serves it" {
@@ -161,9 +161,9 @@ reads() {
 @test "labs: nothing is built, or no such base" {
 	command_is apt-cache 'exit 1'
 	run "$SCRIPTS/labs"
-	one_line "labs: no kernel is built; make verify BASE=6.1 builds it"
+	one_line "labs: no kernel is built; run make verify BASE=6.1"
 	run "$SCRIPTS/labs" 4.19
-	one_line "labs: no such base: 4.19 (there is:*6.1*"
+	one_line "labs: no such base: 4.19 (available:*6.1*"
 }
 
 @test "labs: no jobs to run, or none of that base" {
@@ -222,7 +222,7 @@ written() {
 	END
 }
 
-@test "labs: lava: a log that ends amid a line, and one of another kind" {
+@test "labs: lava: a log that ends within a line, and one of another kind" {
 	ran "$GREEN"
 	printf '{"dt": "2026-01-01T00:00:00.1", "msg": "no level"}\n{"dt": "2026-01-01T00:0' >>"$T/log"
 	reads lost
@@ -292,7 +292,7 @@ installed() {
 @test "labs: autopkgtest: another test fails, a listed one does not, the suite lies or skips all" {
 	installed '1..3|not ok 1 a.one|not ok 2 b.x|not ok 3 c.x' 0 3 0 1
 	[ "$status" -eq 1 ]
-	[[ $output == *"WRONG  b.x: fails, but is not listed to: failed"* ]]
+	[[ $output == *"WRONG  b.x: fails, but is not listed as failing: failed"* ]]
 	installed '1..3|not ok 1 a.one|ok 2 b.x|ok 3 c.x' 2 1 0 1
 	[ "$status" -eq 1 ]
 	installed '1..3|ok 1 a.one|ok 2 b.x|ok 3 c.x' 3 0 0 1
@@ -317,5 +317,5 @@ installed() {
 	grep -q '"checkouts"' "$BUILD/export/6.1.kcidb.json"
 	rm "$BUILD/results-6.1.json"
 	run "$SCRIPTS/export"
-	one_line "export: no results; make verify BASE=6.1 measures them"
+	one_line "export: no results; run make verify BASE=6.1"
 }

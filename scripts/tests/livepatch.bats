@@ -128,7 +128,7 @@ END
 	nm "$T/out/core.o" | grep -qi ' T livepatch_untraced'
 }
 
-@test "livepatch: a call that nobody replaces stops it" {
+@test "livepatch: a call that is not replaced stops it" {
 	sources "$T/source"
 	echo 'int untraced(int); int forgotten(int i) { return untraced(i) + 1; }' >>"$T/source/other.c"
 	kernel
@@ -319,7 +319,7 @@ kallsyms() {
 	KEY=$T/key CERT=$T/cert "$SCRIPTS/livepatch/sign" "$headers" "$T/live.ko"
 	[ "$(/sbin/modinfo -F signer "$T/live.ko")" = "me for tests" ]
 	readelf -SW "$T/live.ko" | grep -q '\.klp\.rela\.vmlinux\.'
-	# Whatever comes after takes the signature off.
+	# Each later step removes the signature.
 	"$TOOLS/seal" "$T/live.ko"
 	[ -z "$(/sbin/modinfo -F signer "$T/live.ko")" ]
 
@@ -331,7 +331,7 @@ kallsyms() {
 
 @test "livepatch: build refuses in one line" {
 	run "$SCRIPTS/livepatch/build" 5.10.0-30-amd64
-	one_line "build: there is no live patch for Linux 5.10 (there is for: 6.1 6.12 7.3)"
+	one_line "build: no live patch for Linux 5.10 (available: 6.1 6.12 7.3)"
 	run "$SCRIPTS/livepatch/build" vmlinuz
 	one_line "build: not the name of a kernel, as uname -r has it: vmlinuz"
 	KEY=$T/none run "$SCRIPTS/livepatch/build" 6.1.0-56-amd64
@@ -347,9 +347,9 @@ kallsyms() {
 	run "$SCRIPTS/debian" 13
 	one_line "usage: debian VERSION COMMAND..."
 	run "$SCRIPTS/livepatch/build" 6.12.117+deb99-amd64
-	one_line "debian: no such Debian: 99 (there is: 12 13)"
+	one_line "debian: no such Debian: 99 (available: 12 13)"
 	[ "$(id -u)" -ne 0 ] || BUILD=/var/tmp/none run "$SCRIPTS/debian" 13 true
-	[ "$(id -u)" -ne 0 ] || one_line "debian: /var, which has *, would be that of Debian 13; move it"
+	[ "$(id -u)" -ne 0 ] || one_line "debian: /var, which contains *, is replaced by that of Debian 13; move them"
 	[ ! -e /var/tmp/none ]
 }
 
@@ -388,16 +388,16 @@ saw() {
 	{ saw before ok; saw loaded ok; saw after ok; echo "== end"; } >"$T/out/output.log"
 	run "$SCRIPTS/livepatch/report" "$T/out" 6.1.0-56-amd64 --some
 	[ "$status" -eq 0 ]
-	[[ $output == *"SIGIO "*"delivered  suppressed  delivered"*"verdict: as it must be" ]]
+	[[ $output == *"SIGIO "*"delivered  suppressed  delivered"*"verdict: as expected" ]]
 	run "$SCRIPTS/livepatch/report" "$T/out" 6.1.0-56-amd64
 	[ "$status" -eq 1 ]
-	[[ $output == *"WRONG  loaded: "*": is listed to fail, and there is no such test"* ]]
+	[[ $output == *"WRONG  loaded: "*": is listed as failing, but does not exist"* ]]
 
 	{ saw before ok ok; saw loaded ok 'not ok'; saw after ok ok; echo "== end"; } >"$T/out/output.log"
 	run "$SCRIPTS/livepatch/report" "$T/out" 6.1.0-56-amd64 --some --tap
 	[ "$status" -eq 1 ]
 	[ "$(grep -c '^not ok' <<<"$output")" -eq 1 ]
-	[[ $output == *"not ok 4 live patch: loaded: races.test2: fails, but is not listed to"* ]]
+	[[ $output == *"not ok 4 live patch: loaded: races.test2: fails, but is not listed as failing"* ]]
 
 	# As if nothing had been loaded, or not all had been taken off.
 	{ saw before ok; saw before ok | sed 's/before/loaded/'; saw after ok; echo "== end"; } >"$T/out/output.log"
@@ -405,12 +405,12 @@ saw() {
 	[[ $status -eq 1 && $output == *"WRONG  loaded: sigio is delivered, says the probe"* ]]
 	{ saw before ok; saw loaded ok; saw loaded ok | sed 's/loaded/after/'; echo "== end"; } >"$T/out/output.log"
 	run "$SCRIPTS/livepatch/report" "$T/out" 6.1.0-56-amd64 --some
-	[[ $status -eq 1 && $output == *"WRONG  after: the probe says other than before"* ]]
+	[[ $status -eq 1 && $output == *"WRONG  after: the probe does not print the same as before"* ]]
 
 	# The guest was lost, or a part of what it said.
 	{ saw before ok; saw loaded ok; } >"$T/out/output.log"
 	run "$SCRIPTS/livepatch/report" "$T/out" 6.1.0-56-amd64 --some
-	one_line "report: the guest did not come to its end; see $T/out"
+	one_line "report: the guest ended early; see $T/out"
 	{ saw before ok; saw loaded ok | head -n 4; saw after ok; echo "== end"; } >"$T/out/output.log"
 	run "$SCRIPTS/livepatch/report" "$T/out" 6.1.0-56-amd64 --some
 	[[ $status -eq 1 && $output == *"WRONG  loaded: 1 tests planned, 0 results"* ]]
@@ -445,5 +445,5 @@ saw() {
 	result 6.1.0-56-amd64 other 6.1.0-56-amd64
 	run "$SCRIPTS/matrix" 6.1.0-56-amd64
 	[ "$status" -eq 1 ]
-	[[ $output == *"make verify-live KERNEL=6.1.0-56-amd64 measures it again"* ]]
+	[[ $output == *"run make verify-live KERNEL=6.1.0-56-amd64 again"* ]]
 }

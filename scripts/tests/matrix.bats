@@ -37,7 +37,7 @@ measured() {
 	[[ $output =~ hits\ lost,\ stock\ +6.1\ +6.12[[:space:]]b\ +7/900\ +7/900 ]]
 	[[ $output =~ hits\ lost,\ with\ the\ series\ +6.1\ +6.12[[:space:]]b\ +0/900\ +0/900 ]]
 	[[ $output != *"called 6.1 here"* ]]
-	[ "${lines[-1]}" = "matrix: what is called 6.12 here was measured on Linux 6.1.9" ]
+	[ "${lines[-1]}" = "matrix: 6.12 was measured on Linux 6.1.9" ]
 }
 
 @test "matrix: another architecture is beside x86, and its own QEMU runs its program" {
@@ -57,13 +57,13 @@ measured() {
 	sed -i 's/"of": "/&0/' "$BUILD/arm64/results-6.12.json"
 	run "$SCRIPTS/matrix"
 	[ "$status" -eq 1 ]
-	[ "${lines[-1]}" = "matrix: 6.12 arm64 was measured with other patches or tests; make verify BASE=6.12 ARCH=arm64 measures it again" ]
+	[ "${lines[-1]}" = "matrix: 6.12 arm64 was measured with other patches or tests; run make verify BASE=6.12 ARCH=arm64 again" ]
 }
 
 @test "matrix: nothing measured, or not for this base" {
 	mkdir -p "$BUILD"
 	run "$SCRIPTS/matrix"
-	one_line "matrix: no results; make verify BASE=6.1 measures them"
+	one_line "matrix: no results; run make verify BASE=6.1"
 	run "$SCRIPTS/matrix" 6.1
 	one_line "matrix: no results for 6.1 *make verify BASE=6.1*"
 }
@@ -73,12 +73,12 @@ measured() {
 	run "$SCRIPTS/dist" 6.1
 	one_line "dist: nothing measured for 6.1; run make verify BASE=6.1 first"
 	run "$SCRIPTS/dist" 4.19
-	one_line "dist: no such base: 4.19 (there is:*6.1*"
+	one_line "dist: no such base: 4.19 (available:*6.1*"
 }
 
 @test "prefixes: no such base" {
 	run "$SCRIPTS/prefixes" 4.19
-	one_line "prefixes: no such base: 4.19 (there is:*6.1*"
+	one_line "prefixes: no such base: 4.19 (available:*6.1*"
 }
 
 @test "matrix: results of other patches or tests are told, and are no success" {
@@ -86,7 +86,7 @@ measured() {
 	sed -i 's/"of": "/&0/' "$BUILD/results-6.1.json"
 	run "$SCRIPTS/matrix"
 	[ "$status" -eq 1 ]
-	[[ ${lines[-1]} == "matrix: 6.1 was measured with other patches or tests; make verify BASE=6.1 measures it again" ]]
+	[[ ${lines[-1]} == "matrix: 6.1 was measured with other patches or tests; run make verify BASE=6.1 again" ]]
 }
 
 # Of $ARCH, as make matrix runs it: each base is in the table, or named with the reason.

@@ -48,12 +48,12 @@ wrong() {
 	[ "$status" -eq 0 ]
 	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails"
 	[ "$status" -eq 1 ]
-	[[ $output == *"stock: b: fails, but is not listed to"*"patched: b: is skipped, and stock ran it"* ||
-		$output == *"patched: b: is skipped, and stock ran it"*"stock: b: fails, but is not listed to"* ]]
+	[[ $output == *"stock: b: fails, but is not listed as failing"*"patched: b: is skipped, but stock ran it"* ||
+		$output == *"patched: b: is skipped, but stock ran it"*"stock: b: fails, but is not listed as failing"* ]]
 	echo b >"$T/stock-fails"
 	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails" --shipped
 	[ "$status" -eq 1 ]
-	[[ $output == *"patched: b: is skipped, and stock ran it"* ]]
+	[[ $output == *"patched: b: is skipped, but stock ran it"* ]]
 }
 
 @test "report: how long each test took, and the slowest" {
@@ -97,20 +97,20 @@ wrong() {
 	guest_ran stock failed 'TAP version 13\n1..2\nnot ok 1 a\nnot ok 2 b\n'
 	guest_ran patched passed "$GREEN"
 	judged
-	wrong "stock: a: fails, but is not listed to"
+	wrong "stock: a: fails, but is not listed as failing"
 }
 
 @test "report: a listed test passes, is skipped, or is not there" {
 	guest_ran patched passed "$GREEN"
 	guest_ran stock passed "$GREEN"
 	judged
-	wrong "stock: b: is listed to fail on stock and did not: pass"
+	wrong "stock: b: is listed as failing on stock and did not: pass"
 	guest_ran stock passed 'TAP version 13\n1..2\nok 1 a\nok 2 b # SKIP\n'
 	judged
-	wrong "stock: b: is listed to fail on stock and did not: skip"
+	wrong "stock: b: is listed as failing on stock and did not: skip"
 	guest_ran stock passed 'TAP version 13\n1..1\nok 1 a\n'
 	judged
-	wrong "stock: b: is listed to fail on stock, and there is no such test"
+	wrong "stock: b: is listed as failing on stock, but does not exist"
 }
 
 @test "report: --only asks for no more of the list than was run" {
@@ -121,7 +121,7 @@ wrong() {
 	[ "$status" -eq 0 ]
 	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails" --only 'a*' --only b
 	[ "$status" -eq 1 ]
-	[[ $output == *"stock: b: is listed to fail on stock, and there is no such test"* ]]
+	[[ $output == *"stock: b: is listed as failing on stock, but does not exist"* ]]
 }
 
 @test "report: a skip counts as a skip and gives its reason" {
@@ -215,7 +215,7 @@ wrong() {
 	guest_ran stock failed "$RED"
 	guest_ran patched passed 'TAP version 13\n1..3\nok 1 a\nok 2 b\nok 3 c\n'
 	judged
-	wrong "patched: ran other tests than stock"
+	wrong "patched: did not run the same tests as stock"
 }
 
 @test "report: a folder that no boot wrote" {
@@ -232,12 +232,12 @@ wrong() {
 	printf 'b\noops.fork\n' >"$T/stock-fails"
 	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails" --oops "$T/oops" --tap "$T/results.tap"
 	[ "$status" -eq 0 ]
-	grep -q '^ok .*oops.* kills the kernel, as listed' "$T/results.tap"
+	grep -q '^ok .*oops.* crashes the kernel, as listed' "$T/results.tap"
 
 	guest_ran oops passed 'TAP version 13\n1..1\nok 1 oops.fork\n'
 	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails" --oops "$T/oops" --tap "$T/results.tap"
 	[ "$status" -eq 1 ]
-	grep -q '^not ok .*oops.* listed to kill the kernel and did not: passed' "$T/results.tap"
+	grep -q '^not ok .*oops.* listed as crashing the kernel and did not: passed' "$T/results.tap"
 
 	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails" --tap "$T/results.tap"
 	[ "$status" -eq 1 ]
@@ -275,7 +275,7 @@ wrong() {
 	guest_ran stock failed "$RED"
 	guest_ran patched passed 'TAP version 13\n1..2\nok 1 a\nok 2 b # SKIP\n'
 	judged
-	wrong "patched: b: is skipped, and stock ran it"
+	wrong "patched: b: is skipped, but stock ran it"
 
 	guest_ran oops splat ''
 	printf 'b\noops.fork\n' >"$T/stock-fails"
@@ -283,7 +283,7 @@ wrong() {
 		guest_ran patched passed "$ktap"
 		run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails" --oops "$T/oops"
 		[ "$status" -eq 1 ]
-		[[ $output == *"WRONG  patched: oops.fork: is listed to kill stock, and was not run here"* ]]
+		[[ $output == *"WRONG  patched: oops.fork: is listed as crashing stock, and was not run here"* ]]
 	done
 }
 

@@ -35,7 +35,7 @@ esac'
 @test "stock --check: a page about other tests than there are" {
 	command_is perf_bpf_filter 'echo "{\"rules\": [], \"tests\": []}"'
 	run "$SCRIPTS/stock" --check "$T/bin/perf_bpf_filter"
-	one_line "stock: patches/KERNELS.md is about other tests or patches than there are; make stock writes it"
+	one_line "stock: patches/KERNELS.md does not match the tests or patches; run make stock"
 }
 
 @test "stock --added: a kernel that skips all of the new tests is measured, and no other guest may" {

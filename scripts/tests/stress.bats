@@ -21,7 +21,7 @@ BAD='not ok 1 0x7 calls\n# calls: expected 60 samples, got 58\n# to repeat: perf
 
 @test "stress: bad base, bad minutes, bad option" {
 	run "$SCRIPTS/stress" 4.19
-	one_line "stress: no such base: 4.19 (there is:*6.1*"
+	one_line "stress: no such base: 4.19 (available:*6.1*"
 	for minutes in 0 -1 1.5 ten 12345; do
 		run "$SCRIPTS/stress" 6.1 "$minutes"
 		one_line "stress: how many minutes? not '$minutes'"
@@ -104,7 +104,7 @@ assert [(r['hits'], r['lost'], r['exit']) for r in s['runs']] == [(1000, 0, 0)] 
 	guest_says "$GOOD" 0
 	run "$SCRIPTS/stress" --check 6.1
 	[ "$status" -eq 0 ]
-	[ "${lines[0]}" = "ok 1 stress 6.1: 1000 hits, 60 of them accepted, all as they must be" ]
+	[ "${lines[0]}" = "ok 1 stress 6.1: 1000 hits, 60 of them accepted, all as expected" ]
 	[ "${lines[1]}" = "1..1" ]
 	guest_says "$BAD" 1
 	run "$SCRIPTS/stress" --check 6.1

@@ -38,7 +38,7 @@ told_of() {
 	echo 0014-hw_breakpoint-come-back-from-stop.patch | tee -a "$sets/bpf" >>"$sets/x86-mm"
 	told_of "0014-hw_breakpoint-come-back-from-stop.patch is in more than one set of upstream/"
 	echo 0099-none.patch >>"$sets/bpf"
-	told_of "upstream/bpf names 0099-none.patch, and there is no such patch"
+	told_of "upstream/bpf names 0099-none.patch, which does not exist"
 }
 
 @test "upstream: a test in no set" {
@@ -54,9 +54,9 @@ told_of() {
 	sed -i -e '1s/TREE/& [PATCH]/' -e '2,$s/^#.*/#/' "$sets/perf-core"
 	told_of "upstream/perf-core has no cover letter"
 	cp "$SCRIPTS/../patches/linux-7.3/upstream/perf-core" "$sets"
-	sed -i '1a # NEEDS nobody' "$sets/perf-core"
-	told_of "upstream/perf-core needs nobody, and there is no such set"
-	sed -i 's/nobody/bpf-next/' "$sets/perf-core"
+	sed -i '1a # NEEDS unknown' "$sets/perf-core"
+	told_of "upstream/perf-core needs unknown, which does not exist"
+	sed -i 's/unknown/bpf-next/' "$sets/perf-core"
 	sed -i 's/^# NEEDS .*/& perf-core/' "$sets/bpf-next"
 	told_of "upstream/bpf-next needs itself"
 }
@@ -64,19 +64,19 @@ told_of() {
 @test "upstream: words about this repository, in a message, in code, in a cover letter" {
 	real_sets
 	sed -i '/^Tests:/i As rule C6 says.\n' "$T/top/patches/linux-7.3"/0008-*
-	told_of "this is about this repository, and no words for upstream: 0008-*As rule C6 says."
+	told_of "upstream text mentions this repository: 0008-*As rule C6 says."
 	sed -i '/C6/,+1d' "$T/top/patches/linux-7.3"/0008-*
 	sed -i 's/^+.*cookie;$/& \/* see perf_bpf_filter *\//' "$T/top/patches/linux-7.3"/0008-*
-	told_of "this is about this repository, and no words for upstream: 0008-*see perf_bpf_filter *"
+	told_of "upstream text mentions this repository: 0008-*see perf_bpf_filter *"
 	cp "$SCRIPTS/../patches/linux-7.3"/0008-* "$T/top/patches/linux-7.3"
 	sed -i '$i # The mutants show it.' "$sets/bpf"
-	told_of "this is about this repository, and no words for upstream: upstream/bpf:*mutants show it."
+	told_of "upstream text mentions this repository: upstream/bpf:*mutants show it."
 }
 
-@test "upstream: a Fixes: line as nobody reads it" {
+@test "upstream: a Fixes: line in a wrong format" {
 	real_sets
 	sed -i 's/^Fixes: \(.......\)..... /Fixes: \1 /' "$T/top/patches/linux-7.3"/0008-*
-	told_of "not as Fixes: is written, 12 digits and (\"the subject\"): 0008-*"
+	told_of "Fixes: requires 12 digits and (\"the subject\"): 0008-*"
 }
 
 # patch_of NAME OLD NEW: from one tree to the next
@@ -142,7 +142,7 @@ fake_sets() {
 
 @test "upstream: no such base, or one with no sets" {
 	run "$SCRIPTS/upstream" 4.19
-	one_line "upstream: no such base: 4.19 (there is:*7.3*"
+	one_line "upstream: no such base: 4.19 (available:*7.3*"
 	run "$SCRIPTS/upstream" 6.1
 	one_line "upstream: no sets in patches/linux-6.1/upstream"
 	run "$SCRIPTS/upstream" 6.1 7.3

@@ -146,7 +146,7 @@ told() {
 	verb mutants 6.1 killed survives dies
 	[ "$status" -eq 1 ]
 	told 1..3 "ok 1 mutant killed: killed by 2 tests: t.a t.b" "not ok 2 mutant survives: survived t.c" \
-		"ok 3 mutant dies: killed, and the kernel with it: oops.*"
+		"ok 3 mutant dies: killed, the kernel crashed: oops.*"
 	verb mutants 6.1 elsewhere
 	one_line "mutants: elsewhere is for ARCH=arm64"
 	verb mutants 6.1 none
@@ -164,7 +164,7 @@ told() {
 	[[ ${lines[-1]} == "mutants: "*"says-nothing.patch: no 'Fails:', 'Runs:' or 'Costs:' line" ]]
 	rm "$series/mutants/says-nothing.patch" "$series/mutants/survives.patch"
 	verb mutants 6.1
-	told 1..2 "ok 1 mutant dies: killed, and the kernel with it: oops.*" "ok 2 mutant killed: killed by 2 tests: t.a t.b"
+	told 1..2 "ok 1 mutant dies: killed, the kernel crashed: oops.*" "ok 2 mutant killed: killed by 2 tests: t.a t.b"
 }
 
 @test "try: builds what changed, and runs the tests that match" {

@@ -4,7 +4,7 @@ load common
 
 @test "verify: no such base" {
 	run "$SCRIPTS/verify" 4.19
-	one_line "verify: no such base: 4.19 (there is: *6.1*)"
+	one_line "verify: no such base: 4.19 (available: *6.1*)"
 }
 
 @test "verify: two at once" {
@@ -37,7 +37,7 @@ load common
 	for _ in $(seq 50); do flock -n "$BUILD/.lock" true || break; sleep 0.1; done
 	command_is dpkg-query 'echo installed'
 	KSRC=$T run "$SCRIPTS/verify" 6.1
-	[ "${lines[0]}" = "waiting for the rest of a killed run to end" ]
+	[ "${lines[0]}" = "waiting for the processes of a killed run to end" ]
 	[[ ${lines[1]} == "verify: KSRC=$T is not a kernel tree"* ]]
 }
 
@@ -47,7 +47,7 @@ load common
 	one_line "verify: KSRC=$T is not a kernel tree *"
 	fake_tree "$T/tree" 5.10.1
 	KSRC=$T/tree run "$SCRIPTS/verify" 6.1
-	one_line "verify: KSRC=$T/tree is Linux 5.10.1, not 6.1; *"
+	one_line "verify: KSRC=$T/tree is Linux 5.10.1, but BASE is 6.1; set BASE=5.10"
 }
 
 @test "KSRC: each verb takes the user's tree, as far as that is the one of its base" {
@@ -55,10 +55,10 @@ load common
 	fake_tree "$T/tree" 6.6.1
 	for verb in series-check prefixes mutants debug faults peers kabi; do
 		KSRC=$T/tree run "$SCRIPTS/$verb" 6.1
-		one_line "$verb: KSRC=$T/tree is Linux 6.6.1, not 6.1; say BASE= for another"
+		one_line "$verb: KSRC=$T/tree is Linux 6.6.1, but BASE is 6.1; set BASE=6.6"
 	done
 	VERSION=6.1.9-1 KSRC=$T/tree run "$SCRIPTS/mutants" 6.1
-	one_line "mutants: KSRC=$T/tree is Linux 6.6.1, not 6.1; say BASE= for another"
+	one_line "mutants: KSRC=$T/tree is Linux 6.6.1, but BASE is 6.1; set BASE=6.6"
 	# Of kernel.org, without a mirror; the fake tree takes no patch.
 	unset KERNEL_MIRROR
 	KSRC=$T/tree run "$SCRIPTS/series-check" --fast 6.6
@@ -107,10 +107,11 @@ load common
 	[[ $output == *"E: no network"* && ${lines[-1]} == "deps: apt-get failed; the whole log is $BUILD/apt.log" ]]
 }
 
-@test "make: help is the default, names every verb, and fits on a screen" {
+@test "make: help is the default and fits on a screen, help-all names every verb" {
 	run make --no-print-directory -C "$SCRIPTS/.."
-	[ "$status" -eq 0 ] && [ "$(wc -l <<<"$output")" -le 40 ]
-	[ "$(wc -L <<<"$output")" -le 100 ]
+	[ "$status" -eq 0 ] && [ "$(wc -l <<<"$output")" -le 24 ]
+	run make --no-print-directory -C "$SCRIPTS/.." help-all
+	[ "$status" -eq 0 ] && [ "$(wc -L <<<"$output")" -le 100 ]
 	for verb in $(sed -n 's/^\([a-z]*\):.*/\1/p' "$SCRIPTS/../Makefile"); do
 		[ "$verb" = help ] || [[ $output == *"make $verb "* ]]
 	done
@@ -124,7 +125,7 @@ load common
 	one_line "verify: cannot write to $BUILD"
 }
 
-@test "verify: a lock that a killed run left behind, or rubbish in it, stops nobody" {
+@test "verify: a lock that a killed run left behind, or rubbish in it, stops no run" {
 	command_is dpkg-query 'echo installed'
 	mkdir "$BUILD"
 	for rubbish in 1 $$ -1 '' 'a b c'; do
@@ -161,14 +162,14 @@ found() {
 	now=$(bash -c ". '$SCRIPTS/lib.sh'; lab subject 6.1")
 	found fail "$now"
 	run "$SCRIPTS/dist" 6.1
-	one_line "dist: make verify BASE=6.1 says that the series does not hold"
+	one_line "dist: the last make verify BASE=6.1 failed; run it again"
 	found pass 0123456789abcdef
 	run "$SCRIPTS/dist" 6.1
-	one_line "dist: patches or tests are not those that were measured; run make verify BASE=6.1 again"
+	one_line "dist: patches or tests have changed since the measurement; run make verify BASE=6.1 again"
 	found pass "$now"
 	fake_tree "$BUILD/linux-6.1.9-1/stock"
 	VERSION=6.1.9-1 run "$SCRIPTS/dist" 6.1
-	one_line "dist: another kernel was measured than $BUILD/linux-6.1.9-1; run make verify BASE=6.1 again"
+	one_line "dist: the measurement was made on another kernel than $BUILD/linux-6.1.9-1; run make verify BASE=6.1 again"
 }
 
 @test "Ctrl-C ends a script with all that it has started" {

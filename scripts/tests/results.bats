@@ -1,0 +1,97 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0
+load common
+
+# A repository with one base, its pages, and one result that make verify has left.
+prepare() {
+	rm -rf "$T/top"
+	mkdir -p "$T/top/selftests/harness" "$T/top/patches/linux-6.1"
+	cp -r "$SCRIPTS" "$SCRIPTS/../Kconfig.fragment" "$T/top"
+	printf '# BASE linux-6.1 6.1.9-1\n0001-one.patch\n' >"$T/top/patches/linux-6.1/series"
+	printf 'Subject: [PATCH] perf: Do one thing\n\nText.\n---\n' >"$T/top/patches/linux-6.1/0001-one.patch"
+	printf '\t{ "C1", "first" },\n' >"$T/top/selftests/harness/main.cc"
+	printf '<!-- generated: %s -->\n<!-- end -->\n' prices bases contract >"$T/top/README.md"
+	printf '<!-- generated: patches -->\n<!-- end -->\n' >"$T/top/patches/README.md"
+	cat >"$T/top/patches/results.json" <<-END
+	{"verify": {"6.1": {"date": "2000-01-01", "commit": "", "of": null, "stock": "1/3", "series": "3/3",
+	  "rules": {"C1": ["1/3", "3/3"]}}},
+	 "bench": {"6.1": {"date": "2000-01-01", "commit": "", "of": null, "stops": {"program, as rr sets it up": [null, 500],
+	  "sigtrap, handler decides": [5000, 5000], "ptrace, debug register": [1, 9000], "ptrace, INT3": [1, 9000],
+	  "gdb, break ... if": [1, 100000]}}},
+	 "runs": {"make mutants": {"counts": "mutants", "of": {"6.1": {"date": "2000-01-01", "of": null, "figure": 7}}}}}
+	END
+}
+
+@test "results: pages are written, and a page that was changed by hand fails --check" {
+	prepare
+	"$T/top/scripts/results"
+	run "$T/top/scripts/results" --check
+	[ "$status" -eq 0 ] && [ -z "$output" ]
+	grep -q '^| 6.1  | 6.1.9-1 | Debian 12 .*3 tests .*older series' "$T/top/README.md"
+	grep -q '^    C1   first$' "$T/top/README.md"
+	grep -q '^| 0001  | x   | perf: Do one thing |$' "$T/top/patches/README.md"
+	grep -q '| make mutants | mutants | (7) |' "$T/top/patches/RESULTS.md"
+	sed -i 's/3 tests/4 tests/' "$T/top/README.md"
+	run "$T/top/scripts/results" --check
+	[ "$status" -eq 1 ]
+	[ "$output" = "results: README.md: not what patches/results.json and the series say; make results writes it again" ]
+}
+
+@test "results: a figure of today's series is no older one, until the series changes" {
+	prepare
+	(cd "$T/top" && . scripts/lib.sh && lab note "make mutants" mutants 6.1 8)
+	run "$T/top/scripts/results"
+	[ "$status" -eq 0 ] && [ "$output" = "results: make mutants 6.1" ]
+	grep -q '| make mutants | mutants | 8   |' "$T/top/patches/RESULTS.md"
+	echo "# another" >>"$T/top/patches/linux-6.1/series"
+	run "$T/top/scripts/results" --check
+	[ "$status" -eq 1 ] && [[ $output == "results: patches/RESULTS.md: not what"* ]]
+	"$T/top/scripts/results"
+	grep -q '| make mutants | mutants | (8) |' "$T/top/patches/RESULTS.md"
+}
+
+@test "results: a page without its block, or results that are no JSON" {
+	prepare
+	sed -i /contract/d "$T/top/README.md"
+	run "$T/top/scripts/results"
+	[ "$status" -eq 1 ] && [ "$output" = "results: README.md: no block '<!-- generated: contract -->' that ends with '<!-- end -->'" ]
+	prepare
+	echo "{" >"$T/top/patches/results.json"
+	run "$T/top/scripts/results" --check
+	[ "$status" -eq 1 ] && [[ $output == "results: patches/results.json: "*"; git checkout restores it" ]]
+}
+
+@test "lint: a wrong word, a wide line, no SPDX line, a wrong type" {
+	mkdir -p "$T/top"
+	cp -r "$SCRIPTS" "$SCRIPTS/../.editorconfig" "$SCRIPTS/../.clang-format" "$T/top"
+	cd "$T/top"
+	printf '# SPDX-License-Identifier: GPL-2.0\n' >good.py
+	printf '# SPDX-License-Identifier: GPL-2.0\nwho%s comes\n' ever >word.md
+	printf '# SPDX-License-Identifier: GPL-2.0\n# %0121d\n' 0 >wide.py
+	printf '# SPDX-License-Identifier: GPL-2.0\ndef one() -> int:\n    return "one"\n' >type.py
+	printf 'x = 1\n' >spdx.py
+	run scripts/lint good.py word.md wide.py type.py spdx.py
+	[ "$status" -eq 1 ]
+	[[ $output == *"ok 1 lint: good.py"*"not ok 2 lint: word.md"*'word.md:2: "who'*'ever": '*"not ok 3 lint: wide.py"*"wide.py:2: 123 columns, at most 120"* ]]
+	[[ $output == *"not ok 4 lint: type.py"*"type.py:3: error: "*"not ok 5 lint: spdx.py"*"spdx.py: no SPDX line"* ]]
+}
+
+@test "readme-example: README.md without its two blocks, and no kernel" {
+	run "$SCRIPTS/readme-example" 6.1
+	[ "$status" -eq 1 ] && [ "$output" = "readme-example: no kernel is built for 6.1; run make verify BASE=6.1 first" ]
+}
+
+@test "version: a tag, commits after it, and a clone without one" {
+	mkdir -p "$T/top/scripts"
+	cp "$SCRIPTS/version" "$T/top/scripts"
+	printf '# Changes\n\n## 1.2\n' >"$T/top/CHANGES.md"
+	export GIT_CEILING_DIRECTORIES=$T GIT_CONFIG_GLOBAL=/dev/null
+	[ "$("$T/top/scripts/version")" = 1.2 ]
+	git -C "$T/top" init -q
+	git -C "$T/top" -c user.name=a -c user.email=a@b commit -q --allow-empty --date=2001-02-03T04:05:06Z -m one
+	[[ $("$T/top/scripts/version") == 1.2-*-g* ]]
+	git -C "$T/top" tag v1.3
+	[ "$("$T/top/scripts/version")" = 1.3 ]
+	git -C "$T/top" -c user.name=a -c user.email=a@b commit -q --allow-empty -m two
+	[[ $("$T/top/scripts/version") == 1.3-1-g* ]]
+}
