@@ -483,8 +483,9 @@ public:
 							      "unsigned short", "int", "unsigned int",
 							      "long", "unsigned long" })) +
 			       ")" + side(depth);
-		case 2:
-			return both(depth, random_.of({ "<<", ">>" }), " & 31");
+		case 2: /* by an int: of others gdb and its bytecode do not agree about the type */
+			return side(depth) + random_.of({ " << ", " >> " }) + "((int)" + side(depth) +
+			       " & 31)";
 		case 3: /* no divisor of 0, and none of -1 */
 			return both(depth, random_.of({ "/", "%" }), " & 255 | 1");
 		case 4:
@@ -511,7 +512,8 @@ private:
 		return random_.of({ "o->s8", "o->u8", "o->s16", "o->u16", "o->s32", "o->u32", "o->s64",
 				    "o->u64", "operands.s8", "operands.u16", "operands.s32",
 				    "operands.u64", "o->array[1]", "o->array[o->u8 & 3]", "total",
-				    "*(short *)&o->s64", "(long)o", STACK_POINTER });
+				    "*(short *)&o->s64", "(long)o",
+				    "(long)" STACK_POINTER });
 	}
 
 	Random random_;
@@ -532,10 +534,11 @@ void check_expressions()
 
 	for (int i = 0; i < NUMBER; i++) {
 		tried.push_back(expressions.next());
-		script += "condition 2 " + tried.back() + "\ninfo breakpoints 2\n" +
+		script += "condition 2 " + tried.back() + "\n" +
 			  "set $holds = ((" + tried.back() + ") != 0)\n" +
 			  "set $held = $held + $holds\n"
 			  "continue\n"
+			  "info breakpoints 2\n"
 			  "if $holds != (stage == 2)\n"
 			  "  printf \"mark wrong " + std::to_string(i) + " %d\\n\", $holds\n"
 			  "end\n"
@@ -543,7 +546,8 @@ void check_expressions()
 			  "  continue\n"
 			  "end\n";
 	}
-	script += "printf \"mark done\\n\"\nprintf \"held: %d\\n\", $held\nkill\n";
+	script += "printf \"mark done\\n\"\nprintf \"held: %d\\n\", $held\n"
+		  "set stop_now = 1\ndelete\ncontinue\n";
 
 	Gdb gdb(script);
 
@@ -552,10 +556,17 @@ void check_expressions()
 		if (int which, holds; sscanf(mark.c_str(), "wrong %d %d", &which, &holds) == 2)
 			note("%s is %s", tried[which].c_str(), holds ? "true" : "false");
 	gdb.expect_marks({ "done" });
+
+	const int held = gdb.number_after("held: ");
+
+	/* gdb asks a condition again. So what is accepted wrongly shows as two switches, for a stop and a step. */
+	if (kernel_rejects_sigtrap())
+		EXPECT_LT(gdb.number_after("switches "), 2 * (NUMBER + held) + NUMBER / 4,
+			  "stops of the tracee");
 	/* gdb has no bytecode for some, or has more on the stack than its limit. */
 	EXPECT_LT(gdb.times_said("(host evals)"), NUMBER / 10, "conditions that gdb does not send");
-	EXPECT_GT(gdb.number_after("held: "), NUMBER / 10, "expressions that held");
-	EXPECT_LT(gdb.number_after("held: "), NUMBER * 9 / 10, "expressions that held");
+	EXPECT_GT(held, NUMBER / 10, "expressions that held");
+	EXPECT_LT(held, NUMBER * 9 / 10, "expressions that held");
 	expect_translated(gdb);
 }
 

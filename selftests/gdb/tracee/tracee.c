@@ -137,21 +137,21 @@ struct operands {
 };
 
 static struct operands operands;
-static volatile int stage;
+static volatile int stage, passed;
 
 static void first_stage(struct operands *o)
 {
-	total += o->s8;
+	passed = o->s8;
 }
 
 static void second_stage(struct operands *o)
 {
-	total += o->s8;
+	passed = o->s8;
 }
 
 static void third_stage(struct operands *o)
 {
-	total += o->s8;
+	passed = o->s8;
 }
 
 static uint64_t next_random(void)
@@ -178,7 +178,7 @@ static uint64_t next_random(void)
 
 static void run_rounds(long n)
 {
-	for (long i = 0; i < n; i++) {
+	for (long i = 0; i < n && !stop_now; i++) {
 		operands.s8 = next_random();
 		operands.u8 = next_random();
 		operands.s16 = next_random();
