@@ -25,6 +25,15 @@ void in_child(Body body, CallSite at = CallSite::of_call())
 	       at.line);
 }
 
+/* Whether a hit that a program rejects sends no SIGTRAP: else perf_bpf_gdb passes everything on. */
+inline bool kernel_rejects_sigtrap()
+{
+	Setup setup;
+
+	setup.sigtrap = true;
+	return has_sigtrap() && !observe(setup, rejects).sigtrap;
+}
+
 /* For a test that has the kernel hit by what it does to user memory. */
 inline void need_kernel_hits()
 {

@@ -177,17 +177,6 @@ void add_session(const char *name, const char *says, void (*check)())
 		   SECONDS });
 }
 
-/* Whether conditions become programs here at all. */
-bool kernel_rejects_sigtrap()
-{
-	Setup setup;
-
-	if (!has_sigtrap())
-		return false;
-	setup.sigtrap = true;
-	return !observe(setup, rejects).sigtrap;
-}
-
 /* Stops of gdbserver are voluntary switches of the tracee; those of rejected hits would be thousands. */
 void expect_few_switches(Gdb &gdb, int nth = 0)
 {
