@@ -23,6 +23,15 @@ template <typename Body> void in_child(Body body, CallSite at = CallSite::of_cal
 	expect_as(status_text, child.wait(), 0, "the child", at.file, at.line);
 }
 
+/* Whether a hit that a program rejects sends no SIGTRAP: else perf_bpf_gdb passes everything on. */
+inline bool kernel_rejects_sigtrap()
+{
+	Setup setup;
+
+	setup.sigtrap = true;
+	return has_sigtrap() && !observe(setup, rejects).sigtrap;
+}
+
 /* For tests in which the kernel's own accesses to user memory must hit. */
 inline void need_kernel_hits()
 {

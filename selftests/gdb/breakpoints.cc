@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "gdb/breakpoints.h"
+
+#include <bpf/bpf.h>
+#include <dirent.h>
+#include <elf.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+
+#include "gdb/bytecode.h"
+#include "gdb/translate.h"
+#include "lib/event.h"
+#include "lib/hit.h"
+#include "lib/program.h"
+
+#if defined(__x86_64__)
+/* Breakpoints and watchpoints share the debug registers; a wide or unaligned watchpoint takes several. */
+static size_t slots_of(const Place &place)
+{
+	if (place.type == '0')
+		return 0;
+	if (place.type == '1')
+		return 1;
+	return (place.address + std::max<uint64_t>(place.kind, 1) - 1) / 8 - place.address / 8 + 1;
+}
+static constexpr uint8_t OUR_MACHINE = EM_X86_64;
+#else
+/* Watchpoints have registers of their own. */
+static size_t slots_of(const Place &place)
+{
+	return place.type == '1';
+}
+static constexpr uint8_t OUR_MACHINE = EM_AARCH64;
+#endif
+
+/* By trying; what others use on this machine is not counted. */
+static size_t count_slots()
+{
+	constexpr size_t MOST = 16;
+	std::vector<Fd> events;
+
+	while (events.size() < MOST) {
+		Fd event = open_event(breakpoint(hit));
+
+		if (!event.valid())
+			break;
+		events.push_back(std::move(event));
+	}
+	return events.size();
+}
+
+Breakpoints::Breakpoints()
+	: slots_(count_slots())
+{
+	/* Each breakpoint takes a descriptor a thread. */
+	rlimit files;
+
+	if (!getrlimit(RLIMIT_NOFILE, &files)) {
+		files.rlim_cur = files.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &files);
+	}
+}
+
+/* The kernel's names of threads in /proc/PID/task. */
+static std::vector<pid_t> threads_of(pid_t pid)
+{
+	std::vector<pid_t> threads;
+	DIR *dir = opendir(("/proc/" + std::to_string(pid) + "/task").c_str());
+
+	if (!dir)
+		return threads;
+	while (const dirent *entry = readdir(dir))
+		if (const int tid = atoi(entry->d_name))
+			threads.push_back(tid);
+	closedir(dir);
+	return threads;
+}
+
+/*
+ * Whether @pid is traced here, and runs code of this machine's 64-bit architecture: gdbserver may
+ * be on another machine or in another container, and may have 32-bit processes beside others.
+ */
+static std::string why_not_here(pid_t pid)
+{
+	const std::string proc = "/proc/" + std::to_string(pid);
+	std::ifstream status(proc + "/status"), program(proc + "/exe", std::ios::binary);
+	Elf64_Ehdr header = {};
+	int tracer = 0;
+
+	for (std::string word; status >> word;)
+		if (word == "TracerPid:")
+			status >> tracer;
+	if (!tracer)
+		return "is in a process that is not traced on this machine";
+	program.read(reinterpret_cast<char *>(&header), sizeof(header));
+	if (!program || memcmp(header.e_ident, ELFMAG, SELFMAG) ||
+	    header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != OUR_MACHINE)
+		return "is in a program for another architecture";
+	return "";
+}
+
+static Fd load_program(const std::vector<std::string> &bytecode, const Registers &registers,
+		       std::string &why)
+{
+	std::vector<Expression> conditions;
+
+	for (const std::string &bytes : bytecode) {
+		std::optional<Expression> expression = decode(bytes, why);
+
+		if (!expression)
+			return Fd();
+		conditions.push_back(std::move(*expression));
+	}
+
+	const std::vector<bpf_insn> insns = translate(conditions, registers, why);
+
+	if (insns.empty())
+		return Fd();
+
+	Fd program(bpf_prog_load(BPF_PROG_TYPE_PERF_EVENT, "gdb_condition", "GPL", insns.data(),
+				 insns.size(), nullptr));
+
+	if (!program.valid())
+		why = std::string("is refused by the kernel: ") + strerror(errno);
+	return program;
+}
+
+static perf_event_attr breakpoint_at(uint64_t address)
+{
+	perf_event_attr attr = with_sigtrap(inherited(
+		breakpoint(Access::EXECUTE, reinterpret_cast<const void *>(address), EXECUTE_LENGTH)));
+
+	/* fork() copies no breakpoint: gdb inserts its own in the child, if it follows it. */
+	attr.inherit_thread = 1;
+	return attr;
+}
+
+/* Threads that start meanwhile, while gdb debugs in non-stop mode, inherit it from their creator. */
+static std::string open_on_threads(pid_t pid, uint64_t address, const Fd &program,
+				   std::vector<Fd> &events)
+{
+	const perf_event_attr attr = breakpoint_at(address);
+
+	for (pid_t tid : threads_of(pid)) {
+		Fd event = open_event(attr, tid);
+
+		if (!event.valid() && errno == ESRCH)
+			continue;
+		if (!event.valid() || ioctl(event.get(), PERF_EVENT_IOC_SET_BPF, program.get()))
+			return errno == ENOSPC ? "finds all debug registers in use" :
+						 std::string("cannot be opened: ") + strerror(errno);
+		events.push_back(std::move(event));
+	}
+	return events.empty() ? "is in a process that has no threads" : "";
+}
+
+static void set_enabled(Filtered &filtered, bool on)
+{
+	for (const Fd &event : filtered.events)
+		ioctl(event.get(), on ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE, 0);
+	filtered.enabled = on;
+}
+
+std::string Breakpoints::insert(const Place &place, const std::string &request,
+				const std::vector<std::string> &bytecode, const Registers &registers)
+{
+	const auto known = filtered_.find(place);
+	std::string why;
+
+	if (known != filtered_.end() && known->second.request == request &&
+	    !known->second.events.empty()) {
+		set_enabled(known->second, true);
+		return "";
+	}
+	drop(place);
+	if (!registers.known())
+		return "is in a program for another architecture";
+	if (why = why_not_here(place.pid); !why.empty())
+		return why;
+
+	const Fd program = load_program(bytecode, registers, why);
+	Filtered filtered{ request, {} };
+
+	if (!program.valid())
+		return why;
+	if (slots_taken(place.pid) >= slots_)
+		close_unused(place.pid);
+	if (slots_taken(place.pid) >= slots_)
+		return "finds all debug registers in use";
+	if (why = open_on_threads(place.pid, place.address, program, filtered.events); !why.empty())
+		return why;
+	set_enabled(filtered, true);
+	filtered_[place] = std::move(filtered);
+	addresses_.insert({ place.pid, place.address });
+	return "";
+}
+
+bool Breakpoints::remove(const Place &place)
+{
+	const auto known = filtered_.find(place);
+
+	if (known == filtered_.end())
+		return false;
+	set_enabled(known->second, false);
+	return true;
+}
+
+size_t Breakpoints::slots_taken(pid_t pid) const
+{
+	size_t taken = 0;
+
+	for (auto &[place, filtered] : filtered_)
+		taken += place.pid == pid && !filtered.events.empty();
+	for (const Place &place : gdbserver_)
+		taken += place.pid == pid ? slots_of(place) : 0;
+	return taken;
+}
+
+/* Those that gdb has removed and not inserted again. */
+void Breakpoints::close_unused(pid_t pid)
+{
+	std::erase_if(filtered_, [&](const auto &entry) {
+		return entry.first.pid == pid && !entry.second.enabled &&
+		       !entry.second.events.empty();
+	});
+}
+
+std::vector<std::string> Breakpoints::make_room(const Place &place)
+{
+	std::vector<std::string> requests;
+	const size_t wanted = in_gdbserver(place) ? 0 : slots_of(place);
+
+	if (wanted && slots_taken(place.pid) + wanted > slots_)
+		close_unused(place.pid);
+	while (wanted && slots_taken(place.pid) + wanted > slots_) {
+		const auto given_up = std::find_if(filtered_.begin(), filtered_.end(), [&](auto &entry) {
+			return entry.first.pid == place.pid && entry.second.enabled &&
+			       entry.first.type == '0';
+		});
+
+		if (given_up == filtered_.end())
+			break;
+		requests.push_back(given_up->second.request);
+		gdbserver_has(given_up->first);
+		filtered_.erase(given_up);
+	}
+	return requests;
+}
+
+void Breakpoints::forked(pid_t parent, pid_t child)
+{
+	const auto in_child = [&](Place place) {
+		place.pid = child;
+		return place;
+	};
+	std::vector<std::pair<Place, std::string>> filtered;
+	std::vector<Place> gdbserver;
+
+	forget(child);
+	for (auto &[place, each] : filtered_)
+		if (place.pid == parent && (each.enabled || each.events.empty()))
+			filtered.push_back({ in_child(place), each.request });
+	for (const Place &place : gdbserver_)
+		if (place.pid == parent)
+			gdbserver.push_back(in_child(place));
+	for (auto &[place, request] : filtered)
+		filtered_[place] = { request, {} };
+	gdbserver_.insert(gdbserver.begin(), gdbserver.end());
+}
+
+void Breakpoints::forget(pid_t pid)
+{
+	const auto is_of_pid = [&](const auto &place) { return place.pid == pid; };
+
+	std::erase_if(filtered_, [&](const auto &entry) { return is_of_pid(entry.first); });
+	std::erase_if(gdbserver_, is_of_pid);
+	std::erase_if(addresses_, [&](const auto &entry) { return entry.first == pid; });
+}
+
+void Breakpoints::forget_all()
+{
+	filtered_.clear();
+	gdbserver_.clear();
+	addresses_.clear();
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* The breakpoints that gdb has inserted: in the kernel with a program, or in gdbserver. */
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gdb/registers.h"
+#include "lib/fd.h"
+
+/* What a Z or z packet names: "0,ADDRESS,KIND", and the same number may be in several processes. */
+struct Place {
+	pid_t pid;
+	char type; /* '0' software, '1' hardware, '2' to '4' watchpoints */
+	uint64_t address;
+	uint64_t kind;
+
+	auto operator<=>(const Place &) const = default;
+};
+
+/* A perf breakpoint on every thread of a process, whose program is the condition. */
+struct Filtered {
+	std::string request; /* gdb's packet, for gdbserver */
+	std::vector<Fd> events;
+	bool enabled = false;
+};
+
+class Breakpoints {
+public:
+	Breakpoints();
+
+	/*
+	 * Inserts what gdb's packet @request asks for, whose conditions are @bytecode. Why not, or
+	 * nothing: then the hits that the conditions reject never leave the kernel.
+	 */
+	std::string insert(const Place &place, const std::string &request,
+			   const std::vector<std::string> &bytecode, const Registers &registers);
+	/*
+	 * gdb removes its breakpoints at every stop, and inserts them again as the program goes on.
+	 * So the events stay, disabled. Returns whether the breakpoint is one of those here.
+	 */
+	bool remove(const Place &place);
+	/* Gives it up: gdbserver gets it. */
+	void drop(const Place &place) { filtered_.erase(place); }
+
+	/* gdbserver has inserted @place, or removed it. */
+	void gdbserver_has(const Place &place) { gdbserver_.insert(place); }
+	void gdbserver_lacks(const Place &place) { gdbserver_.erase(place); }
+	bool in_gdbserver(const Place &place) const { return gdbserver_.contains(place); }
+	/*
+	 * Before gdbserver gets @place, which takes debug registers that ptrace(2) and perf share:
+	 * gives up breakpoints until there is room. The packets that insert them in gdbserver.
+	 */
+	std::vector<std::string> make_room(const Place &place);
+
+	/* A new process has what gdb has inserted in its parent, but no events yet. */
+	void forked(pid_t parent, pid_t child);
+	/* The process has exited, was detached, or runs another program. */
+	void forget(pid_t pid);
+	void forget_all();
+
+	/* Whether a thread may have hit at @address, even if gdb has removed the breakpoint since. */
+	bool may_have_hit(pid_t pid, uint64_t address) const
+	{
+		return addresses_.contains({ pid, address });
+	}
+
+private:
+	size_t slots_taken(pid_t pid) const;
+	void close_unused(pid_t pid);
+
+	std::map<Place, Filtered> filtered_;
+	std::set<Place> gdbserver_;
+	std::set<std::pair<pid_t, uint64_t>> addresses_;
+	size_t slots_; /* for breakpoints, that a task has on this machine */
+};

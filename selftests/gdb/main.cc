@@ -1,0 +1,507 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Stands between gdb and gdbserver, and turns the conditions of breakpoints into BPF programs: a
+ * hit whose condition does not hold stops neither the program nor one of its threads.
+ */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+
+#include "gdb/breakpoints.h"
+#include "gdb/packet.h"
+#include "gdb/registers.h"
+#include "gdb/support.h"
+
+static const char usage[] =
+	"usage: perf_bpf_gdb [PROGRAM [ARGUMENT...]]\n"
+	"       perf_bpf_gdb --attach PID\n"
+	"       perf_bpf_gdb --connect HOST:PORT\n"
+	"       perf_bpf_gdb -- ARGUMENT-OF-GDBSERVER...\n"
+	"Conditions of gdb's breakpoints at the speed of the kernel: use it in gdb as\n"
+	"  (gdb) target extended-remote | perf_bpf_gdb PROGRAM\n"
+	"It runs gdbserver, passes on what gdb and gdbserver say, and turns the conditions of\n"
+	"breakpoints into BPF programs. What has no translation gdbserver evaluates as ever.\n"
+	"  --attach PID         to a process that runs\n"
+	"  --connect HOST:PORT  to a gdbserver that runs on this machine\n"
+	"  -h, --help           this text\n";
+
+/* On stderr, which gdb shows to its user. */
+__attribute__((format(printf, 1, 2))) static void say(const char *format, ...)
+{
+	va_list args;
+
+	fputs("perf_bpf_gdb: ", stderr);
+	va_start(args, format);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	fputc('\n', stderr);
+}
+
+namespace {
+
+/* "p1f.2a": a process, and a thread of it; without multiprocess+ only the latter, and -1 is any. */
+std::optional<pid_t> process_of(std::string_view thread)
+{
+	Text text(thread);
+
+	if (!text.skip("p"))
+		return {};
+
+	const std::optional<uint64_t> pid = text.hex();
+
+	return pid && *pid > 0 && *pid <= INT32_MAX ? std::optional<pid_t>(*pid) : std::nullopt;
+}
+
+/* "Z0,ADDRESS,KIND;X3,220127": a breakpoint, and what follows. */
+struct PlaceRequest {
+	Place place;
+	std::vector<std::string> conditions; /* bytecode */
+	bool more = false; /* commands for the stub, or what is not understood */
+};
+
+std::optional<PlaceRequest> parse_place(std::string_view request, pid_t pid)
+{
+	PlaceRequest parsed = {};
+	Text text(request.substr(1));
+
+	if (text.empty() || text.rest()[0] < '0' || text.rest()[0] > '4')
+		return {};
+	parsed.place.pid = pid;
+	parsed.place.type = text.rest()[0];
+	text.skip(text.rest().substr(0, 1));
+	if (!text.skip(","))
+		return {};
+
+	const std::optional<uint64_t> address = text.hex();
+
+	if (!address || !text.skip(","))
+		return {};
+
+	const std::optional<uint64_t> kind = text.hex();
+
+	if (!kind)
+		return {};
+	parsed.place.address = *address;
+	parsed.place.kind = *kind;
+	while (text.skip(";"), text.skip("X")) {
+		const std::optional<uint64_t> size = text.hex();
+		std::optional<std::string> bytes;
+
+		if (size && text.skip(","))
+			bytes = text.bytes(*size);
+		if (!bytes) {
+			parsed.more = true;
+			return parsed;
+		}
+		parsed.conditions.push_back(std::move(*bytes));
+	}
+	parsed.more = !text.empty();
+	return parsed;
+}
+
+/* What gdbserver says of a thread that has stopped: "T05thread:p1f.1f;10:...;". */
+struct Stop {
+	explicit Stop(std::string_view reply);
+
+	std::map<std::string_view, std::string_view> fields;
+	bool trap = false, explained = false;
+
+	std::string_view field(std::string_view name) const
+	{
+		const auto found = fields.find(name);
+
+		return found == fields.end() ? "" : found->second;
+	}
+};
+
+Stop::Stop(std::string_view reply)
+{
+	static constexpr std::string_view no_reasons[] = { "thread", "core" };
+	Text text(reply);
+
+	trap = text.skip("T05");
+	if (!trap)
+		text = Text(reply.substr(std::min<size_t>(3, reply.size())));
+	while (!text.empty()) {
+		Text field(text.until(';'));
+		const std::string_view name = field.until(':');
+
+		fields[name] = field.rest();
+		/* The others are registers, by number. */
+		Text number(name);
+
+		explained |= !(number.hex() && number.empty()) &&
+			     std::find(std::begin(no_reasons), std::end(no_reasons), name) ==
+				     std::end(no_reasons);
+	}
+}
+
+class Proxy {
+public:
+	Proxy(Connection gdb, Connection server, bool filters)
+		: gdb_(std::move(gdb))
+		, server_(std::move(server))
+		, filters_(filters)
+	{
+	}
+
+	/* Until one of the two is gone. */
+	void run()
+	{
+		pollfd fds[] = { { gdb_.fd(), POLLIN, 0 }, { server_.fd(), POLLIN, 0 } };
+
+		for (;;) {
+			if (poll(fds, 2, -1) < 0 && errno != EINTR)
+				return;
+			if (fds[1].revents && !server_.receive())
+				return;
+			while (std::optional<Packet> packet = server_.next())
+				from_server(*packet);
+			if (fds[0].revents && !gdb_.receive())
+				return;
+			while (std::optional<Packet> packet = gdb_.next())
+				from_gdb(*packet);
+		}
+	}
+
+private:
+	void from_gdb(const Packet &packet);
+	void from_server(const Packet &packet);
+
+	void ask_server(const std::string &request, bool for_gdb = true);
+	bool insert(const std::string &request);
+	bool remove(const std::string &request);
+	void before(const std::string &request);
+	void after(const std::string &request, const std::string &reply);
+	/* Returns the reply for gdb. */
+	std::string stopped(std::string reply);
+
+	struct Request {
+		std::string data;
+		bool for_gdb; /* or gdb has not asked, and its reply is not passed on */
+	};
+
+	Connection gdb_, server_;
+	const bool filters_;
+	std::deque<Request> asked_; /* of gdbserver, and not replied to yet */
+	Breakpoints breakpoints_;
+	pid_t current_ = 0; /* the process that Z packets are for, if it is known */
+	bool non_stop_ = false, knows_hwbreak_ = false;
+	std::string description_; /* as far as gdb has read it */
+	Registers registers_;
+	std::set<std::string> refused_; /* requests that the user was told of */
+};
+
+void Proxy::ask_server(const std::string &request, bool for_gdb)
+{
+	/* These two get no reply. */
+	if (request != "k" && !request.starts_with("R"))
+		asked_.push_back({ request, for_gdb });
+	server_.send(request);
+}
+
+void Proxy::from_gdb(const Packet &packet)
+{
+	const std::string &request = packet.data;
+
+	if (packet.kind != Packet::NORMAL) {
+		server_.send(packet);
+		return;
+	}
+	if (filters_ && (request.starts_with("Z") ? insert(request) : remove(request))) {
+		gdb_.send("OK");
+		return;
+	}
+	before(request);
+	ask_server(request);
+}
+
+/* Whether gdbserver need not see it. */
+bool Proxy::insert(const std::string &request)
+{
+	const std::optional<PlaceRequest> parsed = parse_place(request, current_);
+
+	if (!parsed || !current_)
+		return false;
+
+	const Place &place = parsed->place;
+
+	if (!parsed->conditions.empty() && !parsed->more && place.type <= '1' &&
+	    !breakpoints_.in_gdbserver(place)) {
+		const std::string why = breakpoints_.insert(place, request, parsed->conditions, registers_);
+
+		if (why.empty())
+			return true;
+		if (refused_.insert(request).second)
+			say("gdbserver evaluates the condition at 0x%llx: it %s",
+			    static_cast<unsigned long long>(place.address), why.c_str());
+	}
+	breakpoints_.drop(place);
+	for (const std::string &given_up : breakpoints_.make_room(place))
+		ask_server(given_up, false);
+	return false;
+}
+
+bool Proxy::remove(const std::string &request)
+{
+	if (!request.starts_with("z"))
+		return false;
+
+	const std::optional<PlaceRequest> parsed = parse_place(request, current_);
+
+	return parsed && breakpoints_.remove(parsed->place);
+}
+
+/* What a request ends for the breakpoints here, before gdbserver sees it: a thread that is let go must not trap. */
+void Proxy::before(const std::string &request)
+{
+	Text text(request);
+
+	if (text.skip("D;") || text.skip("vKill;")) {
+		if (const std::optional<uint64_t> pid = text.hex())
+			breakpoints_.forget(*pid);
+	} else if (request == "D" || request == "k" || request.starts_with("R")) {
+		breakpoints_.forget_all();
+	} else if (text.skip("qSupported:")) {
+		knows_hwbreak_ = text.rest().find("hwbreak+") != text.rest().npos;
+	}
+}
+
+/* What a request has changed. */
+void Proxy::after(const std::string &request, const std::string &reply)
+{
+	Text text(request);
+	const bool ok = reply == "OK";
+
+	if (text.skip("QStartNoAckMode") && ok) {
+		gdb_.stop_acks();
+		server_.stop_acks();
+	} else if (text.skip("QNonStop:") && ok) {
+		non_stop_ = text.rest() == "1";
+	} else if (text.skip("Hg") && ok) {
+		if (const std::optional<pid_t> pid = process_of(text.rest()))
+			current_ = *pid;
+	} else if (text.skip("qXfer:features:read:")) {
+		const std::string_view annex = text.until(':');
+
+		if (annex == "target.xml" && text.skip("0,"))
+			description_.clear();
+		if (reply.starts_with("m") || reply.starts_with("l"))
+			description_ += plain(reply).substr(1);
+		registers_ = Registers(description_);
+	} else if (request.starts_with("Z") || request.starts_with("z")) {
+		const std::optional<PlaceRequest> parsed = parse_place(request, current_);
+
+		if (parsed && request[0] == 'Z' && ok)
+			breakpoints_.gdbserver_has(parsed->place);
+		else if (parsed && request[0] == 'z')
+			breakpoints_.gdbserver_lacks(parsed->place);
+	}
+}
+
+/* Requests that are replied to once a thread has stopped; in non-stop mode some say OK at first. */
+static bool awaits_stop(std::string_view request)
+{
+	static constexpr std::string_view begins[] = { "?",	 "c",	  "C",	     "s",	"S",
+						       "vCont;", "vRun;", "vAttach;", "vStopped" };
+
+	return std::any_of(std::begin(begins), std::end(begins),
+			   [&](auto begin) { return request.starts_with(begin); });
+}
+
+void Proxy::from_server(const Packet &packet)
+{
+	const std::string &reply = packet.data;
+
+	if (packet.kind == Packet::NOTIFICATION) {
+		Text text(reply);
+
+		gdb_.send(Packet{ packet.kind,
+				  text.skip("Stop:") ? "Stop:" + stopped(std::string(text.rest())) : reply });
+		return;
+	}
+	/* Output of the program or of a monitor command comes ahead of the reply. */
+	if (asked_.empty() || (reply.starts_with("O") && reply != "OK")) {
+		gdb_.send(packet);
+		return;
+	}
+
+	const Request request = std::move(asked_.front());
+
+	asked_.pop_front();
+	if (request.for_gdb)
+		gdb_.send(awaits_stop(request.data) ? stopped(reply) : reply);
+	after(request.data, reply);
+}
+
+std::string Proxy::stopped(std::string reply)
+{
+	const std::string text = plain(reply);
+
+	if (text.starts_with("W") || text.starts_with("X")) {
+		Text exit(text);
+
+		exit.until(';');
+		if (const auto pid = exit.skip("process:") ? exit.hex() : std::nullopt)
+			breakpoints_.forget(*pid);
+		return reply;
+	}
+	if (!text.starts_with("T"))
+		return reply;
+
+	const Stop stop(text);
+	const std::optional<pid_t> pid = process_of(stop.field("thread"));
+
+	if (!pid)
+		return reply;
+	if (!non_stop_)
+		current_ = *pid;
+	for (const char *fork : { "fork", "vfork" })
+		if (const std::optional<pid_t> child = process_of(stop.field(fork)))
+			breakpoints_.forked(*pid, *child);
+	if (stop.fields.contains("exec"))
+		breakpoints_.forget(*pid);
+
+	/*
+	 * Threads hit at the same time. One stop is reported, the others wait, and gdb may have
+	 * removed the breakpoint when it hears of them. It takes a SIGTRAP there for one of the
+	 * program's, unless the stub says that a breakpoint was hit.
+	 */
+	if (stop.trap && !stop.explained && knows_hwbreak_ && registers_.pc()) {
+		char number[17];
+		uint64_t pc = 0;
+
+		snprintf(number, sizeof(number), "%02llx",
+			 static_cast<unsigned long long>(*registers_.pc()));
+
+		const std::optional<std::string> value = Text(stop.field(number)).bytes(sizeof(pc));
+
+		if (!value)
+			return reply;
+		memcpy(&pc, value->data(), sizeof(pc));
+		if (breakpoints_.may_have_hit(*pid, pc))
+			return "T05hwbreak:;" + text.substr(3);
+	}
+	return reply;
+}
+
+/* The other end of @socket is standard input and output of gdbserver. */
+void run_gdbserver(int socket, std::vector<std::string> arguments)
+{
+	std::vector<char *> argv;
+	const pid_t pid = fork();
+
+	if (pid < 0)
+		say("fork: %s", strerror(errno));
+	if (pid)
+		return;
+	dup2(socket, STDIN_FILENO);
+	dup2(socket, STDOUT_FILENO);
+	signal(SIGPIPE, SIG_DFL);
+	arguments.insert(arguments.begin(), "gdbserver");
+	for (std::string &argument : arguments)
+		argv.push_back(argument.data());
+	argv.push_back(nullptr);
+	execvp(argv[0], argv.data());
+	say("gdbserver: %s; install it", strerror(errno));
+	_exit(127);
+}
+
+/* To "HOST:PORT", an address of this machine: a name would need libraries that a static program lacks. */
+Fd connect_to(const std::string &place)
+{
+	const size_t colon = place.rfind(':');
+	const std::string host = place.substr(0, colon),
+			  address = host.empty() || host == "localhost" ? "127.0.0.1" : host;
+	const int port = colon == place.npos ? 0 : atoi(place.c_str() + colon + 1);
+	sockaddr_in v4 = {};
+	sockaddr_in6 v6 = {};
+	Fd socket;
+	int err = 0;
+
+	v4.sin_family = AF_INET;
+	v6.sin6_family = AF_INET6;
+	v4.sin_port = v6.sin6_port = htons(port);
+	if (port < 1 || port > 65535) {
+		say("--connect %s: no port; give HOST:PORT", place.c_str());
+	} else if (inet_pton(AF_INET, address.c_str(), &v4.sin_addr) == 1) {
+		socket = Fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+		err = connect(socket.get(), reinterpret_cast<sockaddr *>(&v4), sizeof(v4)) ? errno : 0;
+	} else if (inet_pton(AF_INET6, address.c_str(), &v6.sin6_addr) == 1) {
+		socket = Fd(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+		err = connect(socket.get(), reinterpret_cast<sockaddr *>(&v6), sizeof(v6)) ? errno : 0;
+	} else {
+		say("--connect %s: %s is not an address; give that of this machine, or localhost",
+		    place.c_str(), host.c_str());
+	}
+	if (!err)
+		return socket;
+	say("--connect %s: %s; start gdbserver on this machine first", place.c_str(), strerror(err));
+	return Fd();
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+	const std::vector<std::string> arguments(argv + 1, argv + argc);
+	const std::string first = arguments.empty() ? "" : arguments[0];
+	const std::vector<std::string> rest(arguments.begin() + !arguments.empty(), arguments.end());
+	std::vector<std::string> for_gdbserver;
+	Fd server;
+
+	if (first == "-h" || first == "--help") {
+		fputs(usage, stdout);
+		return 0;
+	}
+	if (first == "--attach" && rest.size() == 1)
+		for_gdbserver = { "--attach", "-", rest[0] };
+	else if (first == "--")
+		for_gdbserver = rest;
+	else if (first.empty())
+		for_gdbserver = { "--multi", "-" };
+	else if (!first.starts_with("-")) {
+		for_gdbserver = arguments;
+		for_gdbserver.insert(for_gdbserver.begin(), "-");
+	} else if (first != "--connect" || rest.size() != 1) {
+		say("unknown arguments from %s on (try --help)", first.c_str());
+		return 2;
+	}
+
+	/* A side that is gone shows when it is read from. */
+	signal(SIGPIPE, SIG_IGN);
+	if (first == "--connect") {
+		server = connect_to(rest[0]);
+		if (!server.valid())
+			return 1;
+	} else {
+		SocketPair pair;
+
+		run_gdbserver(pair.there.get(), for_gdbserver);
+		server = std::move(pair.here);
+	}
+
+	const std::string missing = missing_support();
+
+	if (!missing.empty())
+		say("gdbserver evaluates all conditions: %s", missing.c_str());
+	else if (may_lose_hits())
+		say("this kernel may lose hits whose condition holds, while other tasks are in bpf()");
+
+	Fd server_out(fcntl(server.get(), F_DUPFD_CLOEXEC, 0));
+	Proxy proxy(Connection(Fd(dup(STDIN_FILENO)), Fd(dup(STDOUT_FILENO))),
+		    Connection(std::move(server), std::move(server_out)), missing.empty());
+
+	proxy.run();
+	return 0;
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "gdb/packet.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+
+static uint8_t checksum(std::string_view data)
+{
+	uint8_t sum = 0;
+
+	for (char c : data)
+		sum += c;
+	return sum;
+}
+
+static int digit(char c)
+{
+	return c >= '0' && c <= '9' ? c - '0' :
+	       c >= 'a' && c <= 'f' ? c - 'a' + 10 :
+	       c >= 'A' && c <= 'F' ? c - 'A' + 10 :
+				      -1;
+}
+
+std::string framed(const Packet &packet)
+{
+	char sum[4];
+
+	if (packet.kind == Packet::INTERRUPT)
+		return std::string(1, packet.kind);
+	snprintf(sum, sizeof(sum), "#%02x", checksum(packet.data));
+	return char(packet.kind) + packet.data + sum;
+}
+
+/* Takes what lies between packets; whether one begins. */
+bool Framing::find_packet()
+{
+	size_t n = 0;
+
+	for (; n < bytes_.size(); n++) {
+		const char c = bytes_[n];
+
+		if (c == Packet::NORMAL || c == Packet::NOTIFICATION || c == Packet::INTERRUPT)
+			break;
+		resend_ |= c == '-' && acknowledges_;
+	}
+	bytes_.erase(0, n);
+	return !bytes_.empty();
+}
+
+std::optional<Packet> Framing::next()
+{
+	while (find_packet()) {
+		if (bytes_[0] == Packet::INTERRUPT) {
+			bytes_.erase(0, 1);
+			return Packet{ Packet::INTERRUPT, "" };
+		}
+
+		const size_t end = bytes_.find('#');
+
+		if (end == bytes_.npos || bytes_.size() < end + 3)
+			return {};
+
+		/* A sender that gave up in the middle of a packet begins again with another '$'. */
+		const size_t last = bytes_.rfind('$', end), begin = last == bytes_.npos ? 0 : last;
+		Packet packet{ Packet::Kind(bytes_[begin]),
+			       bytes_.substr(begin + 1, end - begin - 1) };
+		const int sum = digit(bytes_[end + 1]) << 4 | digit(bytes_[end + 2]);
+
+		bytes_.erase(0, end + 3);
+		if (!acknowledges_ || packet.kind == Packet::NOTIFICATION)
+			return packet;
+		acks_ += sum == checksum(packet.data) ? '+' : '-';
+		if (acks_.back() == '+')
+			return packet;
+	}
+	return {};
+}
+
+std::optional<Packet> Connection::next()
+{
+	std::optional<Packet> packet = framing_.next();
+
+	write(framing_.take_acks());
+	if (framing_.take_resend())
+		write(last_);
+	return packet;
+}
+
+void Connection::write(std::string_view bytes)
+{
+	while (!bytes.empty() && !broken_) {
+		const ssize_t n = ::write(out_.get(), bytes.data(), bytes.size());
+
+		if (n > 0)
+			bytes.remove_prefix(n);
+		else if (errno != EINTR)
+			broken_ = true;
+	}
+}
+
+void Connection::send(const Packet &packet)
+{
+	last_ = framed(packet);
+	write(last_);
+}
+
+bool Connection::receive()
+{
+	char buffer[1 << 16];
+	const ssize_t n = read(in_.get(), buffer, sizeof(buffer));
+
+	if (n < 0 && errno == EINTR)
+		return true;
+	if (n <= 0 || broken_ || framing_.overlong())
+		return false;
+	framing_.add({ buffer, size_t(n) });
+	return true;
+}
+
+std::string plain(std::string_view data)
+{
+	std::string text;
+
+	for (size_t i = 0; i < data.size(); i++) {
+		if (data[i] == '}' && i + 1 < data.size())
+			text += char(data[++i] ^ 0x20);
+		else if (data[i] == '*' && i + 1 < data.size() && !text.empty())
+			text.append(std::max(uint8_t(data[++i]) - 29, 0), text.back());
+		else
+			text += data[i];
+	}
+	return text;
+}
+
+bool Text::skip(std::string_view prefix)
+{
+	if (!rest_.starts_with(prefix))
+		return false;
+	rest_.remove_prefix(prefix.size());
+	return true;
+}
+
+std::string_view Text::until(char separator)
+{
+	const std::string_view taken = rest_.substr(0, rest_.find(separator));
+
+	rest_.remove_prefix(std::min(taken.size() + 1, rest_.size()));
+	return taken;
+}
+
+std::optional<uint64_t> Text::hex()
+{
+	uint64_t number = 0;
+	size_t n = 0;
+
+	for (; n < rest_.size() && digit(rest_[n]) >= 0; n++) {
+		if (number >> 60)
+			return {};
+		number = number << 4 | digit(rest_[n]);
+	}
+	if (!n)
+		return {};
+	rest_.remove_prefix(n);
+	return number;
+}
+
+std::optional<std::string> Text::bytes(size_t size)
+{
+	std::string bytes;
+
+	if (size > rest_.size() / 2)
+		return {};
+	for (size_t i = 0; i < size; i++) {
+		const int high = digit(rest_[2 * i]), low = digit(rest_[2 * i + 1]);
+
+		if (high < 0 || low < 0)
+			return {};
+		bytes += char(high << 4 | low);
+	}
+	rest_.remove_prefix(2 * size);
+	return bytes;
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Packets of gdb's remote protocol: how they are framed, and how their text is read. */
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "lib/fd.h"
+
+struct Packet {
+	enum Kind : char { NORMAL = '$', NOTIFICATION = '%', INTERRUPT = '\x03' };
+
+	Kind kind;
+	std::string data; /* as on the wire: escaped, and with its runs */
+};
+
+/* The bytes that a side sends, cut into packets. What lies between packets is acknowledgements. */
+class Framing {
+public:
+	void add(std::string_view bytes) { bytes_ += bytes; }
+	std::optional<Packet> next();
+
+	/* What the other side is to be sent for the bytes up to here: "+" or "-" for each packet. */
+	std::string take_acks() { return std::exchange(acks_, ""); }
+	/* Whether the other side has asked for the last packet again. */
+	bool take_resend() { return std::exchange(resend_, false); }
+	/* QStartNoAckMode: neither sends nor expects acknowledgements from now on. */
+	void stop_acks() { acknowledges_ = false; }
+	/* A packet longer than any that gdb or gdbserver sends: the peer does not speak the protocol. */
+	bool overlong() const { return bytes_.size() > LONGEST; }
+
+	static constexpr size_t LONGEST = 16 << 20;
+
+private:
+	bool find_packet();
+
+	std::string bytes_, acks_;
+	bool acknowledges_ = true, resend_ = false;
+};
+
+/* $DATA#CHECKSUM */
+std::string framed(const Packet &packet);
+
+/* One side of the proxy: a descriptor to read packets from, and one to write them to. */
+class Connection {
+public:
+	Connection(Fd in, Fd out)
+		: in_(std::move(in))
+		, out_(std::move(out))
+	{
+	}
+
+	int fd() const { return in_.get(); }
+	/* Reads what is there; false once the other side is gone. */
+	bool receive();
+	/* Acknowledges it, too. */
+	std::optional<Packet> next();
+	void send(const Packet &packet);
+	void send(std::string data) { send(Packet{ Packet::NORMAL, std::move(data) }); }
+	void stop_acks() { framing_.stop_acks(); }
+
+private:
+	void write(std::string_view bytes);
+
+	Fd in_, out_;
+	Framing framing_;
+	std::string last_; /* sent, in case that it is asked for again */
+	bool broken_ = false;
+};
+
+/* Without escapes and runs: "0*,}]" is "0000000}". */
+std::string plain(std::string_view data);
+
+/* Reads a packet's text from the left; each call takes what it returns. */
+class Text {
+public:
+	explicit Text(std::string_view rest)
+		: rest_(rest)
+	{
+	}
+
+	bool empty() const { return rest_.empty(); }
+	std::string_view rest() const { return rest_; }
+	bool skip(std::string_view prefix);
+	/* Up to @separator, which is taken, too, or to the end. */
+	std::string_view until(char separator);
+	std::optional<uint64_t> hex();
+	/* @size bytes, two digits each. */
+	std::optional<std::string> bytes(size_t size);
+
+private:
+	std::string_view rest_;
+};

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "gdb/support.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "lib/child.h"
+#include "lib/effects.h"
+#include "lib/event.h"
+#include "lib/fail.h"
+#include "lib/filter.h"
+#include "lib/kernel.h"
+#include "lib/rights.h"
+
+/* Of the child that measures, in memory that the parent sees. */
+static char *reason;
+static constexpr size_t REASON_SIZE = 256;
+
+void setup_failed(const char *what, int err)
+{
+	if (!reason) {
+		fprintf(stderr, "perf_bpf_gdb: %s: %s\n", what, strerror(err));
+		_exit(1);
+	}
+	snprintf(reason, REASON_SIZE, "%s: %s", what, strerror(err));
+	_exit(1);
+}
+
+void unavailable(const char *why)
+{
+	if (reason)
+		snprintf(reason, REASON_SIZE, "%s", why);
+	_exit(1);
+}
+
+/* What @body says in a child, where a SIGTRAP that nothing handles does no harm. */
+template <typename Body> static std::string in_child(Body body)
+{
+	reason = static_cast<char *>(shared_with_children(REASON_SIZE));
+
+	Child child([&] {
+		snprintf(reason, REASON_SIZE, "%s", body());
+		return 0;
+	});
+	const int status = child.wait();
+	std::string said = reason;
+
+	reason = nullptr;
+	return said.empty() && status ? "a measurement died of a signal" : said;
+}
+
+std::string missing_support()
+{
+	if (const std::string missing = missing_rights(); !missing.empty())
+		return "needs " + missing;
+	if (!has_sigtrap())
+		return "the kernel has no attr.sigtrap, which came with Linux 5.13";
+	return in_child([] {
+		Setup setup;
+
+		setup.sigtrap = true;
+
+		const Observed seen = observe(setup, rejects);
+
+		return seen.count != HITS ? "a breakpoint opens but does not fire on this machine" :
+		       seen.sigtrap ? "the kernel does not suppress SIGTRAP for a hit that a program "
+				      "rejects, as Linux 6.10 and kernels with the series do" :
+				      "";
+	});
+}
+
+bool may_lose_hits()
+{
+	static constexpr char SERIES[] = "the series is applied";
+
+	/*
+	 * No file or flag says whether the series is applied. One of the changes that it makes in
+	 * every kernel can be seen without a race: the hit after PERF_EVENT_IOC_PERIOD is not two
+	 * overflows.
+	 */
+	return !kernel_before(6, 10) && in_child([] {
+		Filter filter;
+		Event event(breakpoint(hit));
+
+		event.enable(filter);
+		hit(0);
+		event.set_period(2);
+		hit(0);
+		return filter.runs() == 1 ? SERIES : "";
+	}) != SERIES;
+}

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The program that the tests gdb.* debug: perf_bpf_gdb_tracee WHAT N. Compiled with -O0 and -g, and
+ * linked to the shared libc: gdb is to find everything where it does in a user's program.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <libgen.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tracee.h"
+
+#define THREADS 8
+
+/* How the work goes on. */
+struct state {
+	long sum;
+	short level;
+	unsigned char kind;
+	struct state *next;
+	char name[16];
+};
+
+static struct state last = { .kind = 200, .name = "last" };
+static struct state first = { .next = &last, .name = "first" };
+static volatile long total;
+static volatile int stop_now;
+static double fraction;
+static long *nowhere;
+
+/* For conditions with locals, arguments, globals and pointers. */
+static long work(long i, int id)
+{
+	struct state *state = &first;
+	long twice = 2 * i;
+
+	state->level = -i;
+	state->next->sum = twice;
+	fraction = i / 2.0;
+	total += twice + id;
+	return total;
+}
+
+/* For "until" and "finish": lines of their own. */
+static long call_work(long i)
+{
+	long result = 0;
+
+	result += work(i, 0);
+	result += 1;
+	result += 2;
+	return result;
+}
+
+static void loop(long n, int id)
+{
+	for (long i = 0; i < n && !stop_now; i++)
+		work(i, id);
+}
+
+static void *thread_main(void *id)
+{
+	loop(*(long *)id / 100, *(long *)id % 100);
+	return NULL;
+}
+
+/* THREADS at once, and one more that starts when they have ended. */
+static void run_threads(long n)
+{
+	pthread_t threads[THREADS];
+	long ids[THREADS + 1];
+
+	for (int i = 0; i <= THREADS; i++)
+		ids[i] = n * 100 + i;
+	for (int i = 0; i < THREADS; i++)
+		pthread_create(&threads[i], NULL, thread_main, &ids[i]);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	pthread_create(&threads[0], NULL, thread_main, &ids[THREADS]);
+	pthread_join(threads[0], NULL);
+}
+
+static void run_fork(long n)
+{
+	int status = 0;
+	const pid_t child = fork();
+
+	if (!child) {
+		loop(n, 1);
+		_exit(33);
+	}
+	loop(n, 2);
+	waitpid(child, &status, 0);
+	printf("child: %s %d\n", WIFEXITED(status) ? "exit" : "signal",
+	       WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
+}
+
+static void run_library(long n)
+{
+	char path[PATH_MAX + 32], *end;
+	const ssize_t length = readlink("/proc/self/exe", path, PATH_MAX);
+
+	path[length > 0 ? length : 0] = 0;
+	end = strrchr(path, '/');
+	strcpy(end ? end + 1 : path, "perf_bpf_gdb_library.so");
+
+	void *library = dlopen(path, RTLD_NOW);
+	long (*function)(long) = library ? (long (*)(long))dlsym(library, "in_library") : NULL;
+
+	if (!function) {
+		printf("library: %s\n", dlerror());
+		exit(1);
+	}
+	for (long i = 0; i < n; i++)
+		total += function(i);
+}
+
+/* Operands for random expressions, of each width; another value in each round. */
+struct operands {
+	int8_t s8;
+	uint8_t u8;
+	int16_t s16;
+	uint16_t u16;
+	int32_t s32;
+	uint32_t u32;
+	int64_t s64;
+	uint64_t u64;
+	int32_t array[4];
+};
+
+static struct operands operands;
+static volatile int stage, passed;
+
+static void first_stage(struct operands *o)
+{
+	passed = o->s8;
+}
+
+static void second_stage(struct operands *o)
+{
+	passed = o->s8;
+}
+
+static void third_stage(struct operands *o)
+{
+	passed = o->s8;
+}
+
+static uint64_t next_random(void)
+{
+	static uint64_t state = 88172645463325252ull;
+
+	state ^= state << 13;
+	state ^= state >> 7;
+	state ^= state << 17;
+	/* Small numbers and the ends of the ranges as often as others. */
+	switch (state >> 61) {
+	case 0:
+		return state & 3;
+	case 1:
+		return -(state & 3);
+	case 2:
+		return 1ull << (state & 63);
+	case 3:
+		return (1ull << (state & 63)) - 1;
+	default:
+		return state;
+	}
+}
+
+static void run_rounds(long n)
+{
+	for (long i = 0; i < n && !stop_now; i++) {
+		operands.s8 = next_random();
+		operands.u8 = next_random();
+		operands.s16 = next_random();
+		operands.u16 = next_random();
+		operands.s32 = next_random();
+		operands.u32 = next_random();
+		operands.s64 = next_random();
+		operands.u64 = next_random();
+		for (int k = 0; k < 4; k++)
+			operands.array[k] = next_random();
+		stage = 1;
+		first_stage(&operands);
+		stage = 2;
+		second_stage(&operands);
+		stage = 3;
+		third_stage(&operands);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	const char *what = argc > 1 ? argv[1] : "";
+	const long n = argc > 2 ? atol(argv[2]) : 0;
+	struct rusage usage;
+
+	setvbuf(stdout, NULL, _IONBF, 0);
+	alarm(600);
+	if (!strcmp(what, "loop"))
+		loop(n, 0);
+	else if (!strcmp(what, "calls"))
+		for (long i = 0; i < n; i++)
+			call_work(i);
+	else if (!strcmp(what, "registers"))
+		for (long i = 0; i < n; i++)
+			total += in_registers(i, total);
+	else if (!strcmp(what, "threads"))
+		run_threads(n);
+	else if (!strcmp(what, "fork"))
+		run_fork(n);
+	else if (!strcmp(what, "exec"))
+		execl("/proc/self/exe", argv[0], "loop", argv[2], NULL);
+	else if (!strcmp(what, "library"))
+		run_library(n);
+	else if (!strcmp(what, "rounds"))
+		run_rounds(n);
+	else
+		return 2;
+	if (nowhere)
+		return 3;
+	/* A stop is a voluntary switch. */
+	getrusage(RUSAGE_SELF, &usage);
+	printf("total %ld switches %ld\n", total, usage.ru_nvcsw);
+	return 0;
+}

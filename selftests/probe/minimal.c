@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0-only
+/*
+ * Can a debugger here have hits of its breakpoints rejected by a BPF program? For a debugger to copy:
+ * one file, system calls alone. It asks at run time, as a version says little about a patched kernel:
+ * a debugger that hears "no" falls back to what it did before, rather than to exit.
+ *
+ * Exit code 0: yes; 1: the kernel still sends SIGTRAP for a rejected hit; 2: says what is missing.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <linux/bpf.h>
+#include <linux/hw_breakpoint.h>
+#include <linux/perf_event.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifdef __x86_64__
+#define EXECUTE_LENGTH sizeof(long)
+#else
+#define EXECUTE_LENGTH 4
+#endif
+
+static volatile sig_atomic_t traps;
+
+static void count_trap(int sig)
+{
+	traps += sig == SIGTRAP;
+	if (traps > 1000) /* a kernel on which the hit repeats for ever */
+		_exit(2);
+}
+
+#ifdef __clang__
+__attribute__((noinline))
+#else
+__attribute__((noipa))
+#endif
+static void hit(void)
+{
+	__asm__ volatile("");
+}
+
+static int missing(const char *what, int err)
+{
+	printf("no: %s (%s)\n", what, strerror(err));
+	return 2;
+}
+
+/* perf_event_open(2) of a breakpoint on hit(). */
+static int open_breakpoint(int sigtrap)
+{
+	struct perf_event_attr attr;
+
+	memset(&attr, 0, sizeof(attr));
+	attr.size = sizeof(attr);
+	attr.type = PERF_TYPE_BREAKPOINT;
+	attr.bp_type = HW_BREAKPOINT_X;
+	attr.bp_addr = (uintptr_t)hit;
+	attr.bp_len = EXECUTE_LENGTH;
+	attr.sample_period = 1;
+	attr.disabled = 1;
+	attr.exclude_kernel = 1; /* else it takes a lower perf_event_paranoid */
+	attr.exclude_hv = 1;
+	attr.sigtrap = sigtrap;
+	attr.remove_on_exec = sigtrap; /* which sigtrap requires */
+	return syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+}
+
+static int no_breakpoint(int err)
+{
+	switch (err) {
+	case ENOSYS:
+		return missing("the kernel has no perf events, or a seccomp filter hides them", err);
+	case EACCES:
+		return missing("kernel.perf_event_paranoid is above 2, or a security module objects; "
+			       "lower it, or have CAP_PERFMON (Debian, Ubuntu: CAP_SYS_ADMIN)", err);
+	case EPERM:
+		return missing("a seccomp filter or a security module objects to perf_event_open()", err);
+	case ENOSPC:
+		return missing("all breakpoints of this thread or CPU are in use", err);
+	case ENOENT:
+	case ENODEV:
+	case EOPNOTSUPP:
+		return missing("the machine has no hardware breakpoints", err);
+	default:
+		return missing("a breakpoint does not open", err);
+	}
+}
+
+static int no_program(int err)
+{
+	switch (err) {
+	case ENOSYS:
+		return missing("the kernel has no bpf(), or a seccomp filter hides it", err);
+	case EPERM:
+		return missing("loading a program takes CAP_BPF and CAP_PERFMON (before Linux 5.11 "
+			       "also a larger RLIMIT_MEMLOCK)", err);
+	case EACCES:
+		return missing("a security module objects to bpf()", err);
+	default:
+		return missing("the kernel does not take a program of type perf_event", err);
+	}
+}
+
+int main(void)
+{
+	/* r0 = 0; exit: rejects each hit. A debugger compares the registers of *R1, a struct pt_regs. */
+	static const struct bpf_insn insns[] = {
+		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0 },
+		{ .code = BPF_JMP | BPF_EXIT },
+	};
+	union bpf_attr attr;
+	uint64_t hits = 0;
+	int event = open_breakpoint(0), program;
+
+	if (event < 0)
+		return no_breakpoint(errno);
+	close(event);
+	event = open_breakpoint(1);
+	if (event < 0)
+		return missing("the kernel has no attr.sigtrap, which came with Linux 5.13", errno);
+
+	memset(&attr, 0, sizeof(attr));
+	attr.prog_type = BPF_PROG_TYPE_PERF_EVENT;
+	attr.insns = (uintptr_t)insns;
+	attr.insn_cnt = sizeof(insns) / sizeof(insns[0]);
+	attr.license = (uintptr_t)"GPL"; /* the helpers that read memory require it */
+	program = syscall(SYS_bpf, BPF_PROG_LOAD, &attr, sizeof(attr));
+	if (program < 0)
+		return no_program(errno);
+	if (ioctl(event, PERF_EVENT_IOC_SET_BPF, program))
+		return missing("the breakpoint does not take the program", errno);
+
+	signal(SIGTRAP, count_trap);
+	ioctl(event, PERF_EVENT_IOC_ENABLE, 0);
+	hit();
+	ioctl(event, PERF_EVENT_IOC_DISABLE, 0);
+	if (read(event, &hits, sizeof(hits)) != sizeof(hits) || hits != 1)
+		return missing("a breakpoint opens but does not fire on this machine", 0);
+	puts(traps ? "no: the kernel sends SIGTRAP for a hit that the program rejects" : "yes");
+	return traps != 0;
+}

@@ -1,0 +1,674 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Real gdb and gdbserver with perf_bpf_gdb between them. gdb starts slowly where the CPU is emulated,
+ * so a session tries several things. A script says "mark ..." where it has stopped; what it says must
+ * be exactly what the test expects.
+ */
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <climits>
+#include <cstring>
+
+#include "lib/clock.h"
+#include "lib/random.h"
+#include "lib/rights.h"
+#include "tests/common.h"
+
+namespace {
+
+#ifdef __x86_64__
+/* In gdb's words. It evaluates conditions with $sp, its name on all architectures, itself. */
+#define ARGUMENT "$rdi"
+#define STACK_POINTER "$rsp"
+#else
+#define ARGUMENT "$x0"
+#define STACK_POINTER "$x29"
+#endif
+
+constexpr int SECONDS = 240; /* for a session, on an emulated CPU with a debug kernel */
+
+/* A file that is built beside this program. */
+std::string beside_us(const char *name)
+{
+	char path[PATH_MAX] = "";
+
+	if (readlink("/proc/self/exe", path, sizeof(path) - 1) < 0)
+		setup_failed("readlink", errno);
+	*(strrchr(path, '/') + 1) = 0;
+	return std::string(path) + name;
+}
+
+bool is_installed(const std::string &command)
+{
+	return !system(("command -v " + command + " >/dev/null").c_str());
+}
+
+/* A gdb with the tracee as its program, and perf_bpf_gdb as its target. */
+class Gdb {
+public:
+	/* @arguments of perf_bpf_gdb; without @with_rights it may not load a program. */
+	explicit Gdb(const std::string &script, const std::string &arguments = "",
+		     bool with_rights = true)
+		: output_(O_CLOEXEC)
+		, gdb_([&] { return exec(script, arguments, with_rights); })
+	{
+		output_.in.close();
+	}
+
+	pid_t pid() const { return gdb_.pid(); }
+	/* Reads until gdb and the others have said @text, or have ended; whether it came. */
+	bool await(const std::string &text)
+	{
+		char buffer[4096];
+		ssize_t n;
+
+		while (said_.find(text) == said_.npos &&
+		       (n = read(output_.out.get(), buffer, sizeof(buffer))) > 0)
+			said_.append(buffer, n);
+		return said_.find(text) != said_.npos;
+	}
+	/* All that gdb, gdbserver and the tracee have said. */
+	const std::string &said()
+	{
+		await("\xff");
+		return said_;
+	}
+	bool has_said(const std::string &text) { return said().find(text) != said_.npos; }
+
+	std::vector<std::string> marks()
+	{
+		std::vector<std::string> found;
+
+		said();
+		for (size_t at = 0, end; at < said_.size(); at = end + 1) {
+			end = std::min(said_.find('\n', at), said_.size());
+			if (said_.compare(at, 5, "mark ") == 0)
+				found.push_back(said_.substr(at + 5, end - at - 5));
+		}
+		return found;
+	}
+	void expect_marks(const std::vector<std::string> &wanted,
+			  CallSite site = CallSite::of_call())
+	{
+		const auto joined = [](const std::vector<std::string> &marks) {
+			std::string text;
+
+			for (const std::string &mark : marks)
+				text += (text.empty() ? "" : ", ") + mark;
+			return text;
+		};
+
+		if (marks() == wanted)
+			return;
+		expected(joined(wanted), joined(marks()), "stops of gdb", site.file, site.line);
+		show();
+	}
+	/* The number behind the @nth "@text". */
+	long number_after(const std::string &text, int nth = 0)
+	{
+		size_t at;
+
+		if (nth || !await(text))
+			said();
+		at = said_.find(text);
+		for (; nth && at != said_.npos; nth--)
+			at = said_.find(text, at + 1);
+		if (at != said_.npos)
+			return atol(said_.c_str() + at + text.size());
+		show();
+		fail("gdb's session has no \"%s\"", text.c_str());
+	}
+	int times_said(const std::string &text)
+	{
+		int times = 0;
+
+		for (size_t at = 0; (at = said().find(text, at)) != said_.npos; at++)
+			times++;
+		return times;
+	}
+	void show()
+	{
+		for (size_t at = 0, end; at < said().size(); at = end + 1) {
+			end = std::min(said_.find('\n', at), said_.size());
+			note("%s", said_.substr(at, end - at).c_str());
+		}
+	}
+
+private:
+	int exec(const std::string &script, const std::string &arguments, bool with_rights)
+	{
+		const int file = memfd_create("script", 0);
+		const std::string tracee = beside_us("perf_bpf_gdb_tracee"),
+				  text = "set confirm off\nset pagination off\nset width 0\n"
+					 "set sysroot /\nset breakpoint pending on\n"
+					 "file " + tracee + "\nset remote exec-file " + tracee +
+					 "\ntarget extended-remote | " + beside_us("perf_bpf_gdb") + " " +
+					 arguments + "\n" + script,
+				  name = "/proc/self/fd/" + std::to_string(file);
+
+		if (write(file, text.data(), text.size()) != ssize_t(text.size()))
+			return 1;
+		dup2(output_.in.get(), STDOUT_FILENO);
+		dup2(output_.in.get(), STDERR_FILENO);
+		if (!with_rights)
+			become(NOBODY, 0);
+		execlp("gdb", "gdb", "-nx", "-q", "-batch", "-x", name.c_str(), nullptr);
+		return 127;
+	}
+
+	Pipe output_;
+	std::string said_;
+	Child gdb_;
+};
+
+/* A session of its own for each test, if what it takes is there. */
+void add_session(const char *name, const char *says, void (*check)())
+{
+	add_test({ std::string("gdb.") + name, "C1", says,
+		   [check] {
+			   for (const char *command : { "gdb", "gdbserver" })
+				   if (!is_installed(command))
+					   unavailable((std::string("no ") + command).c_str());
+			   check();
+		   },
+		   SECONDS });
+}
+
+/* Stops of gdbserver are voluntary switches of the tracee; those of rejected hits would be thousands. */
+void expect_few_switches(Gdb &gdb, int nth = 0)
+{
+	if (kernel_rejects_sigtrap())
+		EXPECT_LT(gdb.number_after("switches ", nth), 500, "stops of the tracee");
+}
+
+void expect_translated(Gdb &gdb)
+{
+	if (kernel_rejects_sigtrap())
+		EXPECT_FALSE(gdb.has_said("perf_bpf_gdb: gdbserver evaluates"),
+			     "conditions left to gdbserver");
+	else
+		EXPECT_TRUE(gdb.has_said("perf_bpf_gdb: gdbserver evaluates all conditions: "),
+			    "message of what is missing");
+}
+
+void check_arrival()
+{
+	Gdb gdb("break work if i == 4321\n"
+		"run loop 5000\n"
+		"printf \"mark break %d\\n\", i\n"
+		"info breakpoints\n"
+		"backtrace\n"
+		"continue\n"
+		"delete\n"
+		"hbreak work if twice == 6000\n"
+		"run loop 5000\n"
+		"printf \"mark hbreak %d\\n\", i\n"
+		"continue\n");
+
+	/* "twice" is what the frame of the call before has left there. */
+	gdb.expect_marks({ "break 4321", "hbreak 3001" });
+	EXPECT_TRUE(gdb.has_said("breakpoint already hit 1 time\n"), "hits that gdb counts");
+	EXPECT_TRUE(gdb.has_said("#1 ") && gdb.has_said(" in loop (n=5000, id=0)"), "backtrace");
+	EXPECT_EQ(gdb.number_after("total "), 4999 * 5000, "total of the first run");
+	EXPECT_EQ(gdb.number_after("total ", 1), 4999 * 5000, "total of the second run");
+	expect_few_switches(gdb);
+	expect_few_switches(gdb, 1);
+	expect_translated(gdb);
+}
+
+void check_operands()
+{
+	Gdb gdb("break work if total > 2000000\n"
+		"run loop 3000\n"
+		"printf \"mark global %d\\n\", i\n"
+		"delete\n"
+		"break work if first.next->sum == 4000 && first.next->kind == 200\n"
+		"continue\n"
+		"printf \"mark member %d\\n\", i\n"
+		"delete\n"
+		"break work if (first.level < -2100 && i % 7 == 3) || last.name[1] == 'X'\n"
+		"continue\n"
+		"printf \"mark both %d\\n\", i\n"
+		"delete\n"
+		"break work if i == 2500\n"
+		"break work if i == 2400\n"
+		"continue\n"
+		"printf \"mark any %d\\n\", i\n"
+		"continue\n"
+		"printf \"mark any %d\\n\", i\n"
+		"delete\n"
+		"break work if *(char *)&i == 7 && (unsigned char)i == 7 && (short)(i << 8) == 1792\n"
+		"continue\n"
+		"printf \"mark cast %d\\n\", i\n"
+		"delete\n"
+		"continue\n"
+		"break *in_registers if " STACK_POINTER " != 0 && " ARGUMENT " == 1234\n"
+		"break in_registers if i == 1300\n"
+		"run registers 3000\n"
+		"printf \"mark register %d\\n\", i\n"
+		"continue\n"
+		"printf \"mark argument %d\\n\", i\n"
+		"delete\n"
+		"continue\n");
+
+	gdb.expect_marks({ "global 1415", "member 2001", "both 2103", "any 2400", "any 2500",
+			   "cast 2567", "register 1234", "argument 1300" });
+	expect_few_switches(gdb);
+	expect_translated(gdb);
+}
+
+void check_threads()
+{
+	Gdb gdb("break work if i == 500 && id == 5\n"
+		"break work if i == 700 && id == 8\n"
+		"run threads 1000\n"
+		"printf \"mark thread %d %d\\n\", i, id\n"
+		"continue\n"
+		"printf \"mark thread %d %d\\n\", i, id\n"
+		"continue\n"
+		"delete\n"
+		/* Each of the eight, with the others in the middle of it. */
+		"break work if i % 250 == 0 && id < 8\n"
+		"run threads 1000\n"
+		"set $stops = 0\n"
+		"set $right = 0\n"
+		"set $_exitcode = -1\n"
+		"while $_exitcode == -1\n"
+		"  set $stops = $stops + 1\n"
+		"  set $right = $right + (i % 250 == 0)\n"
+		"  continue\n"
+		"end\n"
+		"printf \"mark stops %d %d\\n\", $stops, $right\n"
+		"set $_exitcode = -1\n"
+		/* Hits that wait in gdbserver as gdb removes the breakpoint. */
+		"run threads 1000\n"
+		"delete\n"
+		"continue\n"
+		"printf \"mark exit %d\\n\", $_exitcode\n");
+
+	gdb.expect_marks({ "thread 500 5", "thread 700 8", "stops 32 32", "exit 0" });
+	EXPECT_FALSE(gdb.has_said("received signal SIGTRAP"), "SIGTRAP that gdb cannot explain");
+	expect_few_switches(gdb);
+	expect_translated(gdb);
+}
+
+void check_processes()
+{
+	Gdb gdb("break work if i == 300\n"
+		"run fork 1000\n"
+		"printf \"mark parent %d %d\\n\", i, id\n"
+		"continue\n"
+		"set follow-fork-mode child\n"
+		"run fork 1000\n"
+		"printf \"mark child %d %d\\n\", i, id\n"
+		"continue\n"
+		"set follow-fork-mode parent\n"
+		"set detach-on-fork off\n"
+		"set schedule-multiple on\n"
+		"run fork 1000\n"
+		"printf \"mark of two %d\\n\", i\n"
+		"continue\n"
+		"printf \"mark of two %d\\n\", i\n"
+		"kill inferiors 1 2 3 4\n"
+		"inferior 1\n"
+		"set detach-on-fork on\n"
+		"set schedule-multiple off\n"
+		"run exec 1000\n"
+		"printf \"mark exec %d\\n\", i\n"
+		"continue\n"
+		"printf \"mark exit %d\\n\", $_exitcode\n");
+
+	gdb.expect_marks({ "parent 300 2", "child 300 1", "of two 300", "of two 300", "exec 300",
+			   "exit 0" });
+	EXPECT_TRUE(gdb.has_said("child: exit 33"), "child that gdb does not follow");
+	expect_translated(gdb);
+}
+
+/* Attached, let go, attached again; what runs on must not trap. */
+void check_attach()
+{
+	Child tracee([] {
+		const std::string path = beside_us("perf_bpf_gdb_tracee");
+
+		execl(path.c_str(), path.c_str(), "loop", "10000000000", nullptr);
+		return 127;
+	});
+	const std::string pid = std::to_string(tracee.pid());
+	Gdb gdb("break work if i % 5000 == 1\n"
+		"continue\n"
+		"printf \"mark attached %d\\n\", i % 5000\n"
+		"detach\n"
+		"attach " + pid + "\n"
+		"continue\n"
+		"printf \"mark again %d\\n\", i % 5000\n"
+		"set stop_now = 1\n"
+		"detach\n",
+		"--attach " + pid);
+
+	gdb.expect_marks({ "attached 1", "again 1" });
+	EXPECT_EQ(tracee.wait(), 0, "exit of the tracee");
+	expect_translated(gdb);
+}
+
+void check_control()
+{
+	Gdb gdb("break work if i == 100\n"
+		"run calls 1000\n"
+		"printf \"mark stop %d\\n\", i\n"
+		"next\n"
+		"printf \"mark next %d\\n\", i\n"
+		"stepi\n"
+		"printf \"mark stepi %d\\n\", i\n"
+		"finish\n"
+		"printf \"mark finish %d\\n\", i\n"
+		"next\n"
+		"until\n"
+		"printf \"mark until %d\\n\", result - total\n"
+		"condition 1 i == 200\n"
+		"continue\n"
+		"printf \"mark condition %d\\n\", i\n"
+		"condition 1 i >= 300\n"
+		"ignore 1 3\n"
+		"continue\n"
+		"printf \"mark ignore %d\\n\", i\n"
+		"disable 1\n"
+		"tbreak work if i == 400\n"
+		"continue\n"
+		"printf \"mark tbreak %d\\n\", i\n"
+		"enable 1\n"
+		"condition 1 i % 100 == 0\n"
+		"commands 1\n"
+		"  silent\n"
+		"  printf \"mark commands %d\\n\", i\n"
+		"  continue\n"
+		"end\n"
+		"break work if i == 950\n"
+		"continue\n"
+		"printf \"mark second %d\\n\", i\n"
+		/* In the middle of a line, over a breakpoint that holds. */
+		"delete 1\n"
+		"break call_work if i > 950\n"
+		"continue\n"
+		"printf \"mark outer %d\\n\", i\n"
+		"next\n"
+		"next\n"
+		"printf \"mark over %d\\n\", i\n"
+		"delete\n"
+		"continue\n"
+		"printf \"mark exit %d\\n\", $_exitcode\n");
+
+	gdb.expect_marks({ "stop 100", "next 100", "stepi 100", "finish 100", "until 1",
+			   "condition 200", "ignore 303", "tbreak 400", "commands 500",
+			   "commands 600", "commands 700", "commands 800", "commands 900",
+			   "second 950", "outer 951", "over 951", "exit 0" });
+	expect_translated(gdb);
+}
+
+void check_library()
+{
+	Gdb gdb("break in_library if i == 777\n"
+		"run library 2000\n"
+		"printf \"mark library %d\\n\", i\n"
+		"continue\n"
+		"printf \"mark exit %d\\n\", $_exitcode\n");
+
+	gdb.expect_marks({ "library 777", "exit 0" });
+	expect_few_switches(gdb);
+	expect_translated(gdb);
+}
+
+/* While nothing holds, gdb can stop the tracee, and may die. */
+void check_interrupt()
+{
+	Gdb gdb("break work if i == -1\n"
+		"printf \"mark runs\\n\"\n"
+		"run loop 10000000000\n"
+		"printf \"mark interrupted %d\\n\", i > 0\n"
+		"info inferiors\n"
+		"printf \"mark runs again\\n\"\n"
+		"continue\n");
+
+	EXPECT_TRUE(gdb.await("mark runs\n"), "gdb runs the tracee");
+	sleep(2);
+	/* gdb asks its stub to stop the tracee. */
+	kill(gdb.pid(), SIGINT);
+	EXPECT_TRUE(gdb.await("mark runs again\n"), "gdb has the tracee stopped");
+
+	const int tracee = gdb.number_after("process ");
+	EXPECT_EQ(kill(tracee, 0), 0, "the tracee is there");
+	kill(gdb.pid(), SIGKILL);
+
+	bool gone = false;
+
+	for (int tries = 0; tries < 1000 && !gone; tries++) {
+		usleep(20'000);
+		gone = kill(tracee, 0) && errno == ESRCH;
+	}
+	EXPECT_TRUE(gone, "gdbserver kills its program when gdb has died");
+	gdb.expect_marks({ "runs", "interrupted 1", "runs again" });
+	expect_translated(gdb);
+}
+
+/* C expressions on the operands of the tracee, without what C leaves undefined. */
+class Expressions {
+public:
+	explicit Expressions(uint64_t seed)
+		: random_(seed)
+	{
+	}
+
+	std::string next(int depth = 4)
+	{
+		if (depth == 0 || random_.one_in(6))
+			return leaf();
+		switch (random_.below(10)) {
+		case 0:
+			return random_.of({ "-", "~", "!" }) + side(depth);
+		case 1: /* a narrower or wider number */
+			return "(" + std::string(random_.of({ "char", "unsigned char", "short",
+							      "unsigned short", "int", "unsigned int",
+							      "long", "unsigned long" })) +
+			       ")" + side(depth);
+		case 2: /* by an int: of others gdb and its bytecode do not agree about the type */
+			return side(depth) + random_.of({ " << ", " >> " }) + "((int)" + side(depth) +
+			       " & 31)";
+		case 3: /* no divisor of 0, and none of -1 */
+			return both(depth, random_.of({ "/", "%" }), " & 255 | 1");
+		case 4:
+		case 5:
+			return both(depth, random_.of({ "==", "!=", "<", ">", "<=", ">=" }));
+		case 6:
+			return both(depth, random_.of({ "&&", "||" }));
+		default:
+			return both(depth, random_.of({ "+", "-", "*", "&", "|", "^" }));
+		}
+	}
+
+private:
+	std::string side(int depth) { return "(" + next(depth - 1) + ")"; }
+	std::string both(int depth, const char *op, const char *limit = "")
+	{
+		return side(depth) + " " + op + " (" + side(depth) + limit + ")";
+	}
+
+	std::string leaf()
+	{
+		if (random_.one_in(4))
+			return std::to_string(random_.next() >> random_.of({ 40, 50, 60, 63 }));
+		return random_.of({ "o->s8", "o->u8", "o->s16", "o->u16", "o->s32", "o->u32", "o->s64",
+				    "o->u64", "operands.s8", "operands.u16", "operands.s32",
+				    "operands.u64", "o->array[1]", "o->array[o->u8 & 3]", "total",
+				    "*(short *)&o->s64", "(long)o",
+				    "(long)" STACK_POINTER });
+	}
+
+	Random random_;
+};
+
+/*
+ * gdb says at one stage of the tracee whether the expression holds. The next stage has it as the
+ * condition of a breakpoint.
+ */
+void check_expressions()
+{
+	constexpr int NUMBER = 100;
+	const uint64_t seed = nanoseconds_now();
+	Expressions expressions(seed);
+	std::string script = "break first_stage\nbreak second_stage\nrun rounds 1000000\n"
+			     "set $held = 0\n";
+	std::vector<std::string> tried;
+
+	for (int i = 0; i < NUMBER; i++) {
+		tried.push_back(expressions.next());
+		script += "condition 2 " + tried.back() + "\n" +
+			  "set $holds = ((" + tried.back() + ") != 0)\n" +
+			  "set $held = $held + $holds\n"
+			  "continue\n"
+			  "info breakpoints 2\n"
+			  "if $holds != (stage == 2)\n"
+			  "  printf \"mark wrong " + std::to_string(i) + " %d\\n\", $holds\n"
+			  "end\n"
+			  "if stage == 2\n"
+			  "  continue\n"
+			  "end\n";
+	}
+	script += "printf \"mark done\\n\"\nprintf \"held: %d\\n\", $held\n"
+		  "set stop_now = 1\ndelete\ncontinue\n";
+
+	Gdb gdb(script);
+
+	note("seed %llu", static_cast<unsigned long long>(seed));
+	for (const std::string &mark : gdb.marks())
+		if (int which, holds; sscanf(mark.c_str(), "wrong %d %d", &which, &holds) == 2)
+			note("%s is %s", tried[which].c_str(), holds ? "true" : "false");
+	gdb.expect_marks({ "done" });
+
+	const int held = gdb.number_after("held: ");
+
+	/* gdb asks a condition again. So what is accepted wrongly shows as two switches, for a stop and a step. */
+	if (kernel_rejects_sigtrap())
+		EXPECT_LT(gdb.number_after("switches "), 2 * (NUMBER + held) + NUMBER / 4,
+			  "stops of the tracee");
+	/* gdb has no bytecode for some, or has more on the stack than its limit. */
+	EXPECT_LT(gdb.times_said("(host evals)"), NUMBER / 10, "conditions that gdb does not send");
+	EXPECT_GT(held, NUMBER / 10, "expressions that held");
+	EXPECT_LT(held, NUMBER * 9 / 10, "expressions that held");
+	expect_translated(gdb);
+}
+
+/* More than fits, and what gdbserver needs itself. */
+void check_slots()
+{
+	Gdb gdb("break work if i == 100\n"
+		"break loop if n == 1\n"
+		"break call_work if i == 110\n"
+		"break run_rounds if n == 2\n"
+		"break in_registers if i == 3\n"
+		"break run_fork if n == 3\n"
+		"run calls 1000\n"
+		"printf \"mark work %d\\n\", i\n"
+		"continue\n"
+		"printf \"mark call_work %d\\n\", i\n"
+		"watch first.level\n"
+		"hbreak call_work if i == 112\n"
+		"hbreak third_stage\n"
+		"condition 1 i == 111\n"
+		"ignore 7 1\n"
+		"continue\n"
+		"printf \"mark work %d\\n\", i\n"
+		"continue\n"
+		"printf \"mark watch %d\\n\", first.level\n"
+		"disable 7\n"
+		"continue\n"
+		"printf \"mark call_work %d\\n\", i\n"
+		"delete\n"
+		"continue\n"
+		"printf \"mark exit %d\\n\", $_exitcode\n");
+
+	gdb.expect_marks({ "work 100", "call_work 110", "work 111", "watch -111", "call_work 112",
+			   "exit 0" });
+	if (kernel_rejects_sigtrap())
+		EXPECT_TRUE(gdb.has_said("it finds all debug registers in use"),
+			    "message that gdbserver evaluates what is left");
+}
+
+/* What a program cannot decide, gdb or gdbserver does. */
+void check_undecided()
+{
+	Gdb gdb("break work if fraction == 50.5\n"
+		"run loop 1000\n"
+		"printf \"mark float %d\\n\", i\n"
+		"delete\n"
+		"break work if 1000 / (i - 200) == 0 - 1000\n"
+		"continue\n"
+		"printf \"mark division %d\\n\", i\n"
+		"delete\n"
+		"break work if i == 300 && $_gthread == 1\n"
+		"continue\n"
+		"printf \"mark variable %d\\n\", i\n"
+		"delete\n"
+		"break work if i == 400 && *nowhere == 5\n"
+		"continue\n"
+		"printf \"mark memory %d\\n\", i\n"
+		"delete\n"
+		"continue\n"
+		"printf \"mark exit %d\\n\", $_exitcode\n");
+
+	/* fraction is what the arrival before has left; gdb stops where it cannot read. */
+	gdb.expect_marks({ "float 102", "division 199", "variable 300", "memory 400", "exit 0" });
+	EXPECT_TRUE(gdb.has_said("Cannot access memory at address 0x0"), "gdb evaluates as well");
+}
+
+/* Without rights everything passes. */
+void check_rights()
+{
+	Gdb gdb("break work if i == 100\n"
+		"run loop 300\n"
+		"printf \"mark stop %d\\n\", i\n"
+		"continue\n"
+		"printf \"mark exit %d\\n\", $_exitcode\n",
+		"", false);
+
+	gdb.expect_marks({ "stop 100", "exit 0" });
+	EXPECT_TRUE(gdb.has_said("perf_bpf_gdb: gdbserver evaluates all conditions: needs "),
+		    "message that names the rights");
+}
+
+const struct Session {
+	const char *name, *says;
+	void (*check)();
+} sessions[] = {
+	{ "arrival", "a conditional breakpoint of gdb stops once, at the right arrival",
+	  check_arrival },
+	{ "operands", "conditions read registers, locals, globals and memory behind pointers",
+	  check_operands },
+	{ "threads", "a condition stops the right thread, one that starts later as well",
+	  check_threads },
+	{ "processes", "conditions follow fork and exec as gdb is set up to follow them",
+	  check_processes },
+	{ "attach", "a process that gdb attaches to and detaches from goes on undisturbed",
+	  check_attach },
+	{ "control", "stepping, ignore counts, disabling, commands and deletion work as in gdb",
+	  check_control },
+	{ "library", "a condition is in force in a library that is loaded later", check_library },
+	{ "expressions", "random conditions hold exactly where gdb says that they do",
+	  check_expressions },
+	{ "slots", "when debug registers run out, gdbserver gets what is left and gdb its watchpoint",
+	  check_slots },
+	{ "undecided", "gdb and gdbserver decide what a program cannot", check_undecided },
+	{ "rights", "without the right to load a program gdb works as with gdbserver alone",
+	  check_rights },
+	{ "interrupt", "gdb can interrupt a tracee whose hits are rejected, and may die",
+	  check_interrupt },
+};
+
+const bool added_sessions = [] {
+	for (const Session &session : sessions)
+		add_session(session.name, session.says, session.check);
+	return true;
+}();
+
+} // namespace

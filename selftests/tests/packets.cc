@@ -1,0 +1,439 @@
+// SPDX-License-Identifier: GPL-2.0
+/* perf_bpf_gdb between a gdb and a gdbserver that this test plays: what it passes on, and what it survives. */
+#include <arpa/inet.h>
+#include <net/if.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/ptrace.h>
+#include <unistd.h>
+
+#include <climits>
+#include <cstdio>
+#include <cstring>
+
+#include "lib/clock.h"
+#include "lib/random.h"
+#include "tests/common.h"
+
+namespace {
+
+std::string framed(const std::string &data, char begin = '$')
+{
+	uint8_t sum = 0;
+	char end[4];
+
+	for (char c : data)
+		sum += c;
+	snprintf(end, sizeof(end), "#%02x", sum);
+	return begin + data + end;
+}
+
+std::string hex(const std::string &bytes)
+{
+	std::string text;
+	char two[3];
+
+	for (uint8_t byte : bytes) {
+		snprintf(two, sizeof(two), "%02x", byte);
+		text += two;
+	}
+	return text;
+}
+
+/* A port of this machine that listens: in a guest the loopback device is not up. */
+class Listener {
+public:
+	Listener()
+		: socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0))
+	{
+		sockaddr_in address = {};
+		socklen_t size = sizeof(address);
+		ifreq loopback = {};
+
+		if (!socket_.valid())
+			unavailable("the kernel has no IPv4");
+		strcpy(loopback.ifr_name, "lo");
+		loopback.ifr_flags = IFF_UP | IFF_LOOPBACK | IFF_RUNNING;
+		ioctl(socket_.get(), SIOCSIFFLAGS, &loopback);
+		address.sin_family = AF_INET;
+		address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+		if (bind(socket_.get(), reinterpret_cast<sockaddr *>(&address), size) ||
+		    listen(socket_.get(), 1) ||
+		    getsockname(socket_.get(), reinterpret_cast<sockaddr *>(&address), &size))
+			setup_failed("listen", errno);
+		port_ = ntohs(address.sin_port);
+	}
+
+	int port() const { return port_; }
+	Fd accept() { return Fd(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC)); }
+
+private:
+	Fd socket_;
+	int port_;
+};
+
+class Between {
+public:
+	Between()
+		: proxy_([&] {
+			char path[PATH_MAX] = "";
+			const std::string program(path, readlink("/proc/self/exe", path, sizeof(path))),
+				place = "localhost:" + std::to_string(listener_.port());
+			const std::string name =
+				program.substr(0, program.rfind('/') + 1) + "perf_bpf_gdb";
+
+			dup2(gdb_.there.get(), STDIN_FILENO);
+			dup2(gdb_.there.get(), STDOUT_FILENO);
+			dup2(errors_.in.get(), STDERR_FILENO);
+			execl(name.c_str(), name.c_str(), "--connect", place.c_str(), nullptr);
+			return 127;
+		})
+	{
+		gdb_.there.close();
+		errors_.in.close();
+		server_ = listener_.accept();
+	}
+
+	void as_gdb(const std::string &bytes) { send(gdb_.here, bytes); }
+	void as_server(const std::string &bytes) { send(server_, bytes); }
+	void gdb_gets(const std::string &wanted, CallSite site = CallSite::of_call())
+	{
+		gets(gdb_.here, wanted, "bytes for gdb", site);
+	}
+	void server_gets(const std::string &wanted, CallSite site = CallSite::of_call())
+	{
+		gets(server_, wanted, "bytes for gdbserver", site);
+	}
+	/* gdb's request and gdbserver's reply, in no-ack mode. */
+	void exchange(const std::string &request, const std::string &reply,
+		      CallSite site = CallSite::of_call())
+	{
+		as_gdb(framed(request));
+		server_gets(framed(request), site);
+		as_server(framed(reply));
+		gdb_gets(framed(reply), site);
+	}
+	void stop_acks()
+	{
+		as_gdb(framed("QStartNoAckMode"));
+		gdb_gets("+");
+		server_gets(framed("QStartNoAckMode"));
+		as_server("+" + framed("OK"));
+		server_gets("+");
+		gdb_gets(framed("OK"));
+		as_gdb("+");
+	}
+	/* Waits for bytes; whether it is gdb that gets them. */
+	bool gdb_is_next()
+	{
+		pollfd fds[] = { { gdb_.here.get(), POLLIN, 0 }, { server_.get(), POLLIN, 0 } };
+
+		return poll(fds, 2, 10'000) > 0 && fds[0].revents;
+	}
+	/* All that is there within a moment, for either of the two. */
+	std::string take_for_gdb(int milliseconds) { return take(gdb_.here, milliseconds); }
+	std::string take_for_server(int milliseconds) { return take(server_, milliseconds); }
+	/* The end of gdb, and what was said on stderr. */
+	std::string end()
+	{
+		gdb_.here.close();
+		EXPECT_EQ(proxy_.wait(), 0, "exit of perf_bpf_gdb");
+		return take(errors_.out, 1000);
+	}
+
+private:
+	static void send(const Fd &fd, const std::string &bytes)
+	{
+		if (::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) != ssize_t(bytes.size()))
+			setup_failed("send", errno);
+	}
+	static std::string take(const Fd &fd, int milliseconds, size_t most = SIZE_MAX)
+	{
+		pollfd ready = { fd.get(), POLLIN, 0 };
+		std::string taken;
+		char buffer[4096];
+
+		while (taken.size() < most && poll(&ready, 1, milliseconds) > 0) {
+			const ssize_t n = read(fd.get(), buffer,
+					       std::min(sizeof(buffer), most - taken.size()));
+
+			if (n <= 0)
+				break;
+			taken.append(buffer, n);
+		}
+		return taken;
+	}
+	static void gets(const Fd &fd, const std::string &wanted, const char *what, CallSite site)
+	{
+		const std::string got = take(fd, 10'000, wanted.size());
+
+		if (got != wanted)
+			expected(wanted, got, what, site.file, site.line);
+	}
+
+	Listener listener_;
+	SocketPair gdb_;
+	Pipe errors_;
+	Fd server_;
+	Child proxy_;
+};
+
+/* What a gdbserver says of a process that has stopped. */
+std::string stop_of(pid_t pid)
+{
+	char text[64];
+
+	snprintf(text, sizeof(text), "T05thread:p%x.%x;core:0;", pid, pid);
+	return text;
+}
+
+/* As gdbserver's begin. */
+std::string description()
+{
+	std::string text = "l<target><architecture>";
+
+#ifdef __x86_64__
+	text += "i386:x86-64</architecture>";
+	for (const char *name : { "rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "rsp", "r8", "r9",
+				  "r10", "r11", "r12", "r13", "r14", "r15", "rip", "eflags", "cs" })
+		text += std::string("<reg name=\"") + name + "\" bitsize=\"64\"/>";
+#else
+	text += "aarch64</architecture>";
+	for (int i = 0; i < 31; i++)
+		text += "<reg name=\"x" + std::to_string(i) + "\" bitsize=\"64\"/>";
+	text += "<reg name=\"sp\" bitsize=\"64\"/><reg name=\"pc\" bitsize=\"64\"/>";
+#endif
+	return text + "</target>";
+}
+
+/* A process that is traced and stopped: one that conditions can be put on. */
+Child stopped_process()
+{
+	return Child([] {
+		ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
+		raise(SIGSTOP);
+		return 0;
+	});
+}
+
+void need_rejected_sigtrap()
+{
+	if (!kernel_rejects_sigtrap())
+		unavailable("the kernel sends SIGTRAP for rejected hits, so perf_bpf_gdb takes no condition");
+}
+
+void get_ready(Between &between, pid_t pid)
+{
+	between.stop_acks();
+	between.exchange("qSupported:multiprocess+;hwbreak+", "PacketSize=3fff;ConditionalBreakpoints+");
+	between.exchange("qXfer:features:read:target.xml:0,ffb", description());
+	between.exchange("?", stop_of(pid));
+}
+
+TEST("packets.pass", "C1", "perf_bpf_gdb passes on what it does not understand, byte by byte")
+{
+	Between between;
+	const std::string binary = framed(std::string("X1000,5:}\x03}\x04\x00\xff\x80", 14));
+
+	between.as_gdb("+" + framed("qSupported:multiprocess+;swbreak+"));
+	between.gdb_gets("+");
+	between.server_gets(framed("qSupported:multiprocess+;swbreak+"));
+	between.as_server("+" + framed("PacketSize=3fff"));
+	between.server_gets("+");
+	between.gdb_gets(framed("PacketSize=3fff"));
+
+	between.as_gdb("-"); /* once more */
+	between.gdb_gets(framed("PacketSize=3fff"));
+	between.as_gdb("+$m1000,4#00"); /* a wrong checksum */
+	between.gdb_gets("-");
+	between.as_gdb("$m10" + framed("m1000,4")); /* given up, and begun again */
+	between.gdb_gets("+");
+	between.server_gets(framed("m1000,4"));
+	between.as_server("+" + framed("0*\"1* 2"));
+	between.server_gets("+");
+	between.gdb_gets(framed("0*\"1* 2"));
+	between.as_gdb("+");
+	between.as_server(framed("Stop:T05thread:p1.1;", '%'));
+	between.gdb_gets(framed("Stop:T05thread:p1.1;", '%'));
+
+	between.stop_acks();
+	for (char c : binary)
+		between.as_gdb(std::string(1, c));
+	between.server_gets(binary);
+	between.as_server(framed("OK"));
+	between.gdb_gets(framed("OK"));
+	between.as_gdb(framed("vCont;c:p1.-1") + "\x03");
+	between.server_gets(framed("vCont;c:p1.-1") + "\x03");
+	between.as_server(framed("O6869") + framed("T02thread:p1.1;"));
+	between.gdb_gets(framed("O6869") + framed("T02thread:p1.1;"));
+	for (const char *request : { "Z0,401000,1", "z0,401000,1", "Z1,401000,1", "Z2,401000,8", "Z0,",
+				     "Z9,1,1", "Z", "z", "Z0,401000,1;X3,2201", "Z0,401000,1;cmds:0,X1,27",
+				     "vMustReplyEmpty", "" })
+		between.exchange(request, "");
+	EXPECT_EQ(between.take_for_gdb(0).size() + between.take_for_server(0).size(), 0,
+		  "bytes that no side has sent");
+	between.end();
+}
+
+TEST("packets.condition", "C1", "gdbserver sees no packet of a condition that is a program")
+{
+	need_rejected_sigtrap();
+
+	Child process = stopped_process();
+	Between between;
+	char place[64], pid[16];
+
+	wait_for(process.pid());
+	get_ready(between, process.pid());
+	snprintf(place, sizeof(place), "0,%lx,1", reinterpret_cast<unsigned long>(hit));
+	snprintf(pid, sizeof(pid), "%x", process.pid());
+
+	const std::string insert = std::string("Z") + place, remove = std::string("z") + place,
+			  holds = insert + ";X3,220127", other = insert + ";X3,220027";
+
+	for (const std::string &request : { holds, remove, holds, other, remove, remove }) {
+		between.as_gdb(framed(request));
+		between.gdb_gets(framed("OK"));
+	}
+	/* Without the condition it is gdbserver's, which gdb then gives one. */
+	between.exchange(insert, "OK");
+	between.exchange(holds, "OK");
+	between.exchange(remove, "OK");
+	between.as_gdb(framed(holds));
+	between.gdb_gets(framed("OK"));
+	/* A float, a register that has no place in the context, a loop. */
+	for (const char *bytes : { ";X2,0127", ";X4,26003827", ";X7,22012000002201", ";X3,210000" })
+		between.exchange(insert + bytes, "OK"), between.exchange(remove, "OK");
+	/* What belongs to a process that is let go. */
+	between.as_gdb(framed(holds));
+	between.gdb_gets(framed("OK"));
+	between.exchange(std::string("D;") + pid, "OK");
+	EXPECT_EQ(between.take_for_server(0).size(), 0, "bytes for gdbserver that gdb has not sent");
+	between.end();
+}
+
+/* Each operation with an operand that is often right. */
+std::string random_bytecode(Random &random)
+{
+	std::string bytes;
+
+	for (int i = random.below(40); i >= 0; i--) {
+		const uint8_t op = random.one_in(30) ? random.next() : random.one_in(2) ? 0x22 : 2 + random.below(0x32);
+
+		bytes += char(op);
+		switch (op) {
+		case 0x16: /* ext, zero_ext */
+		case 0x2a:
+			bytes += char(random.one_in(20) ? random.next() : 1 + random.below(64));
+			break;
+		case 0x20: /* if_goto, goto */
+		case 0x21:
+			bytes += char(0);
+			bytes += char(bytes.size() + random.below(12));
+			break;
+		case 0x22: /* const8 */
+		case 0x32: /* pick */
+			bytes += char(random.below(8));
+			break;
+		case 0x23:
+		case 0x24:
+		case 0x25:
+			for (int n = 1 << (op - 0x22); n; n--)
+				bytes += char(random.next());
+			break;
+		case 0x26: /* reg */
+			bytes += char(0);
+			bytes += char(random.below(20));
+			break;
+		}
+	}
+	return bytes + char(0x27);
+}
+
+TEST("packets.bytecode", "C1", "the kernel takes each program that random bytecode becomes")
+{
+	constexpr int NUMBER = 500;
+	need_rejected_sigtrap();
+
+	Child process = stopped_process();
+	Between between;
+	Random random(nanoseconds_now());
+	int taken = 0, passed = 0;
+	char place[64];
+
+	wait_for(process.pid());
+	get_ready(between, process.pid());
+	for (int i = 0; i < NUMBER; i++) {
+		const std::string bytes = random_bytecode(random);
+		std::string request;
+
+		snprintf(place, sizeof(place), "0,%lx,1;X%zx,", reinterpret_cast<unsigned long>(hit),
+			 bytes.size());
+		request = std::string("Z") + place + hex(bytes);
+		between.as_gdb(framed(request));
+		/* perf_bpf_gdb replies to it, or passes it on. */
+		if (between.gdb_is_next()) {
+			between.gdb_gets(framed("OK"));
+			taken++;
+		} else {
+			between.server_gets(framed(request));
+			between.as_server(framed("E01"));
+			between.gdb_gets(framed("E01"));
+			passed++;
+		}
+	}
+
+	const std::string errors = between.end();
+
+	note("%d taken, %d passed on", taken, passed);
+	EXPECT_EQ(taken + passed, NUMBER, "requests replied to");
+	EXPECT_GT(taken, NUMBER / 50, "conditions that became programs");
+	EXPECT_GT(passed, NUMBER / 50, "conditions left to gdbserver");
+	EXPECT_EQ(errors.find("refused by the kernel"), errors.npos, "place of a refusal");
+}
+
+TEST("packets.malformed", "C1", "perf_bpf_gdb survives what no gdb and no gdbserver sends")
+{
+	static const char *const samples[] = {
+		"Z0,401000,1;X3,220127", "z0,401000,1", "qXfer:features:read:target.xml:0,ffb",
+		"QStartNoAckMode", "Hgp1.1", "D;1", "vKill;1", "QNonStop:1", "vCont;c", "?", "OK",
+		"T05thread:p1.1;10:00104000* ;fork:p2.2;", "W00;process:1", "l<target><reg name=\"rax\"",
+		"T05exec:2f;", "O41", "m}*", "E01", "Z1,ffffffffffffffff,fffffffffffffffff;X",
+	};
+	constexpr int NUMBER = 4000;
+	Random random(nanoseconds_now());
+	Between between;
+
+	for (int i = 0; i < NUMBER; i++) {
+		std::string bytes = framed(random.of(samples), random.one_in(20) ? '%' : '$');
+
+		for (int changes = random.below(4); changes; changes--) {
+			const size_t at = random.below(bytes.size());
+
+			if (random.one_in(2))
+				bytes[at] = random.one_in(2) ? random.next() : random.of({ '*', '}', '$', '#', ';', ':' });
+			else
+				bytes.insert(at, 1, bytes[random.below(bytes.size())]);
+		}
+		if (random.one_in(2))
+			between.as_gdb(bytes);
+		else
+			between.as_server(bytes);
+		between.take_for_gdb(0);
+		between.take_for_server(0);
+	}
+	/* The end of what was begun last; and it works still. */
+	for (int i = 0; i < 2; i++) {
+		between.as_gdb("#00" + framed("qC"));
+		between.as_server("#00" + framed("qC"));
+	}
+
+	std::string last;
+
+	for (int tries = 0; tries < 100 && last.find(framed("qC")) == last.npos; tries++)
+		last += between.take_for_server(100);
+	EXPECT_TRUE(last.find(framed("qC")) != last.npos, "a packet passes after all that");
+	between.end();
+}
+
+} // namespace

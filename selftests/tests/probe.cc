@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0
+/* The probe for debuggers to copy, probe/minimal.c, beside perf_bpf_probe. */
+#include <sys/wait.h>
+
+#include <climits>
+#include <cstdio>
+#include <cstring>
+
+#include "lib/rights.h"
+#include "tests/common.h"
+
+namespace {
+
+struct Ran {
+	int code; /* exit code */
+	std::string said;
+};
+
+/* A program beside this one, as root or without the right to load a program. */
+Ran run(const std::string &command, bool with_rights)
+{
+	Ran ran = {};
+	Pipe output;
+	Child child([&] {
+		char path[PATH_MAX] = "";
+		const std::string folder(path, readlink("/proc/self/exe", path, sizeof(path)));
+		const std::string line = folder.substr(0, folder.rfind('/') + 1) + command;
+
+		if (!with_rights)
+			become(NOBODY, 0);
+		dup2(output.in.get(), STDOUT_FILENO);
+		dup2(output.in.get(), STDERR_FILENO);
+		execl("/bin/sh", "sh", "-c", line.c_str(), nullptr);
+		return 127;
+	});
+	char buffer[4096];
+
+	output.in.close();
+	for (ssize_t n; (n = read(output.out.get(), buffer, sizeof(buffer))) > 0;)
+		ran.said.append(buffer, n);
+	ran.code = WEXITSTATUS(child.wait());
+	return ran;
+}
+
+/* What perf_bpf_probe says of an effect, in the words of lib/effects.h. */
+bool says(const Ran &probe, const std::string &effect, const std::string &result)
+{
+	const size_t at = probe.said.find("\"" + effect + "\"");
+
+	return at != probe.said.npos &&
+	       probe.said.find("\"" + result + "\"", at) < probe.said.find('}', at);
+}
+
+TEST("probe.minimal.root", "C1", "perf_bpf_probe_minimal and perf_bpf_probe agree about SIGTRAP")
+{
+	const Ran probe = run("perf_bpf_probe --json", true),
+		  minimal = run("perf_bpf_probe_minimal", true);
+
+	note("%s", minimal.said.c_str());
+	EXPECT_EQ(minimal.code,
+		  says(probe, "sigtrap", "suppressed") ? 0 :
+		  says(probe, "sigtrap", "delivered")  ? 1 :
+							 2,
+		  "exit code of perf_bpf_probe_minimal");
+}
+
+TEST("probe.minimal.user", "C15", "without the right to load a program both probes name what is missing")
+{
+	const Ran probe = run("perf_bpf_probe", false), minimal = run("perf_bpf_probe_minimal", false);
+
+	note("%s", minimal.said.c_str());
+	EXPECT_EQ(probe.code, 2, "exit code of perf_bpf_probe");
+	EXPECT_EQ(minimal.code, 2, "exit code of perf_bpf_probe_minimal");
+	/* It names the first thing that is missing, the other all. */
+	const bool paranoid = minimal.said.find("perf_event_paranoid") != minimal.said.npos;
+
+	EXPECT_TRUE(probe.said.find(paranoid ? "perf_event_paranoid" : "CAP_BPF") != probe.said.npos &&
+			    minimal.said.find(paranoid ? "perf_event_paranoid" : "CAP_BPF") !=
+				    minimal.said.npos,
+		    "both name the same right");
+}
+
+} // namespace
