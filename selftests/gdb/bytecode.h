@@ -57,7 +57,7 @@ struct Instruction {
 
 using Expression = std::vector<Instruction>;
 
-/* What more than this many values on the stack cannot be held in a BPF program's 512 bytes. */
+/* How many values fit on the 512 bytes of a BPF program's stack, with room for one more. */
 constexpr size_t DEEPEST = 60;
 
 /*

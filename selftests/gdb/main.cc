@@ -30,7 +30,7 @@ static const char usage[] =
 	"Conditions of gdb's breakpoints at the speed of the kernel: use it in gdb as\n"
 	"  (gdb) target extended-remote | perf_bpf_gdb PROGRAM\n"
 	"It runs gdbserver, passes on what gdb and gdbserver say, and turns the conditions of\n"
-	"breakpoints into BPF programs. What has no translation gdbserver evaluates as ever.\n"
+	"breakpoints into BPF programs. gdbserver evaluates those that have no translation.\n"
 	"  --attach PID         to a process that runs\n"
 	"  --connect HOST:PORT  to a gdbserver that runs on this machine\n"
 	"  -h, --help           this text\n";
