@@ -208,6 +208,11 @@ def deadly(tests):
     return {test for test in tests if test.startswith("oops.")}
 
 
+def by_default(tests):
+    """Those that run if no test is named (runs_only_if_named() in selftests/harness/main.cc)."""
+    return {test for test in tests if not test.startswith(("oops.", "gdb."))}
+
+
 class Mutant:
     """A patch on top of the series that breaks one rule. Its message says how that shows:
 

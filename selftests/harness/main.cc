@@ -108,9 +108,9 @@ static void print_rules()
 static const char usage[] =
 	"usage: perf_bpf_filter [-l | --rules] [--race-seconds N] [PATTERN...]\n"
 	"Runs the tests whose names match a PATTERN (a shell glob such as \"effects.*\"), or all\n"
-	"tests, and prints KTAP. The tests \"oops.*\" crash kernels that have the bug: they run "
-	"only\n"
-	"for a PATTERN that begins with \"oops\".\n"
+	"tests, and prints KTAP. The tests \"oops.*\" crash kernels that have the bug, and "
+	"\"gdb.*\"\n"
+	"take minutes on an emulated CPU: they run only for a PATTERN that begins so.\n"
 	"Exit code 0: passed, 1: a test failed, 2: wrong usage, 4: all tests were skipped.\n"
 	"  -l, --list   list the name, the rule of the contract and the description of each test\n"
 	"  --rules      print the rules and all tests, with the file of each, as JSON\n"
@@ -120,10 +120,10 @@ static const char usage[] =
 	"               stops at its first loss\n"
 	"  -h, --help   print this text\n";
 
-/* These crash a kernel that fails them, so "*" does not match them. */
-static bool endangers(const std::string &name)
+/* The first crash a kernel that fails them, the others are slow, so "*" does not match them. */
+static bool runs_only_if_named(const std::string &name)
 {
-	return name.starts_with("oops");
+	return name.starts_with("oops") || name.starts_with("gdb");
 }
 
 static std::vector<Test> select_tests(char **patterns, bool list)
@@ -132,13 +132,13 @@ static std::vector<Test> select_tests(char **patterns, bool list)
 
 	if (!*patterns) {
 		std::copy_if(tests().begin(), tests().end(), std::back_inserter(chosen),
-			     [&](auto &test) { return list || !endangers(test.name); });
+			     [&](auto &test) { return list || !runs_only_if_named(test.name); });
 		return chosen;
 	}
 
 	auto matches = [](const char *pattern, const Test &test) {
 		return !fnmatch(pattern, test.name.c_str(), 0) &&
-		       (endangers(pattern) || !endangers(test.name));
+		       (runs_only_if_named(pattern) || !runs_only_if_named(test.name));
 	};
 
 	for (char **p = patterns; *p; p++)

@@ -431,8 +431,8 @@ void check_interrupt()
 		"printf \"mark runs again\\n\"\n"
 		"continue\n");
 
-	EXPECT_TRUE(gdb.await("mark runs\n"), "gdb runs the tracee");
-	sleep(2);
+	EXPECT_TRUE(gdb.await("main begins\n"), "gdb runs the tracee");
+	sleep(2); /* into work(), which has an i */
 	/* gdb asks its stub to stop the tracee. */
 	kill(gdb.pid(), SIGINT);
 	EXPECT_TRUE(gdb.await("mark runs again\n"), "gdb has the tracee stopped");

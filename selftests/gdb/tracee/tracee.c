@@ -206,6 +206,7 @@ int main(int argc, char **argv)
 
 	setvbuf(stdout, NULL, _IONBF, 0);
 	alarm(600);
+	puts("main begins");
 	if (!strcmp(what, "loop"))
 		loop(n, 0);
 	else if (!strcmp(what, "calls"))
