@@ -122,7 +122,7 @@ prepare() {
 	for mark in until\ 6.1 from\ six on\ vax from; do
 		echo "CONFIG_ODD=y # $mark" >"$T/fragment"
 		run "$SCRIPTS/build" "$T/tree"
-		one_line "build: $T/fragment: what follows the # is not *: CONFIG_ODD=y # $mark"
+		one_line "build: $T/fragment: the comment after the option must be *: CONFIG_ODD=y # $mark"
 	done
 }
 

@@ -377,7 +377,7 @@ unit() {
 	fake_kernel
 	unit Start
 	[ "$status" -eq 1 ]
-	[ "${lines[0]}" = "cycle: $name is not in force after 2 s, because of 7 (worker[31m%s)" ]
+	[ "${lines[0]}" = "cycle: $name is not in force after 2 s; delayed by 7 (worker[31m%s)" ]
 	[ ! -e "$live" ] && [ ! -e "$T/sys/module/$name" ]
 }
 
@@ -388,7 +388,7 @@ unit() {
 	echo 0 >"$live/enabled"
 	echo 1 >"$live/transition"
 	unit Start
-	one_line "cycle: $name is loaded already, enabled 0, in transition 1; take it off first: *"
+	one_line "cycle: $name is loaded already, enabled 0, in transition 1; unload it first: *"
 	echo 1 >"$live/enabled"
 	echo 0 >"$live/transition"
 	unit Start
@@ -496,7 +496,7 @@ eval "$FAKE_DEB"'
 	git -C "$SCRIPTS/.." rev-parse -q --verify HEAD >/dev/null || skip "not a git tree"
 	mkdir "$T/top"
 	git init -q "$T/top"
-	cp -r "$SCRIPTS" "$SCRIPTS/../patches" "$SCRIPTS/../COPYING" "$T/top/"
+	cp -r "$SCRIPTS" "$SCRIPTS"/../{patches,COPYING,CHANGES.md} "$T/top/"
 	git -C "$T/top" -c user.name=t -c user.email=t@localhost commit -q --allow-empty -m t
 	run "$T/top/scripts/livepatch/deb"
 	[ "$status" -eq 0 ]

@@ -102,7 +102,7 @@ cp "'"$T"'/the.deb" "linux-source-6.1_${*##*=}_all.deb"; echo fetched >>"'"$T"'/
 	prepare 6.12.3
 	run "$SCRIPTS/fetch" 6.1
 	[ "$status" -eq 1 ]
-	[[ ${lines[-1]} == "fetch: linux-source-6.1 6.1.9-1 holds Linux 6.12.3; "*" is removed" ]]
+	[[ ${lines[-1]} == "fetch: linux-source-6.1 6.1.9-1 contains Linux 6.12.3; "*" is removed" ]]
 	[ ! -e "$BUILD/linux-6.1.9-1/stock" ]
 }
 
@@ -230,7 +230,7 @@ esac'
 	machine_with "Debian|http://mirror/debian/"
 	command_is id 'echo 1000'
 	run "$SCRIPTS/fetch" 5.10
-	one_line "fetch: linux-source-5.10 comes from bullseye-security, and no Debian-Security archive is in apt's configuration; *"
+	one_line "fetch: linux-source-5.10 comes from bullseye-security, but apt has no Debian-Security archive configured; *"
 	command_is id 'echo 0'
 	run "$SCRIPTS/fetch" 5.10
 	one_line "fetch: linux-source-5.10 comes from bullseye-security, *"
@@ -242,12 +242,12 @@ esac'
 	prepare 6.1.7
 	run "$SCRIPTS/fetch" 6.1 6.1.8-1
 	[ "$status" -eq 1 ]
-	[[ ${lines[-1]} == "fetch: linux-source-6.1 6.1.8-1 holds Linux 6.1.7; $BUILD/cache/linux-source-6.1_6.1.8-1_all.deb is removed" ]]
+	[[ ${lines[-1]} == "fetch: linux-source-6.1 6.1.8-1 contains Linux 6.1.7; $BUILD/cache/linux-source-6.1_6.1.8-1_all.deb is removed" ]]
 	[ ! -e "$BUILD/linux-6.1.8-1/stock" ] && [ -z "$(ls "$BUILD/cache")" ]
 	# Of 6.1.80 neither.
 	package 6.1 6.1.80
 	run "$SCRIPTS/fetch" 6.1 6.1.8-1
-	[ "$status" -eq 1 ] && [[ ${lines[-1]} == *" holds Linux 6.1.80; "* ]]
+	[ "$status" -eq 1 ] && [[ ${lines[-1]} == *" contains Linux 6.1.80; "* ]]
 }
 
 @test "fetch: a package that was cut or changed in the cache is refused and goes, and the next run recovers" {

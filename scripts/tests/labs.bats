@@ -168,7 +168,7 @@ reads() {
 
 @test "labs: no jobs to run, or none of that base" {
 	run "$SCRIPTS/lava/run" 4.19
-	one_line "run: no *dist/labs; make labs writes it*"
+	one_line "run: *dist/labs does not exist; run make labs*"
 }
 
 @test "labs: a log or a key that is not there" {
