@@ -287,7 +287,7 @@ assert b['6.1']['patched']['stops']['program.async']['p50'] == 620 and b['here']
 	committed gcc-12 "rejects 600"
 	checks
 	[ "$status" -eq 1 ]
-	[[ $output == *"not ok 1 bench 6.1: way sampling is not in patches/linux-6.1/instructions; scripts/bench --record 6.1 writes it"* ]]
+	[[ $output == *"not ok 1 bench 6.1: way sampling is not in patches/linux-6.1/instructions; run scripts/bench --record 6.1"* ]]
 	[[ $output == *"not ok 2 bench 6.1: rejects is in patches/linux-6.1/instructions and was not measured"* ]]
 	[[ $output == *"not ok 3 bench 6.1: way sampling was not measured on stock"* ]]
 }
@@ -296,7 +296,7 @@ assert b['6.1']['patched']['stops']['program.async']['p50'] == 620 and b['here']
 	guest stock gcc-12 rejects=676
 	guest patched gcc-12 rejects=600
 	checks
-	one_line "bench: $T/patches/linux-6.1/instructions: *No such file*--record writes it"
+	one_line "bench: $T/patches/linux-6.1/instructions: *No such file*; run scripts/bench --record"
 	committed gcc-12 "rejects many"
 	checks
 	one_line "bench: $T/patches/linux-6.1/instructions: *many*"
@@ -306,7 +306,7 @@ assert b['6.1']['patched']['stops']['program.async']['p50'] == 620 and b['here']
 	one_line "bench: $T/patches/linux-6.1/instructions: *"
 	echo '{"ways": [' >"$T/w/patched-bench/output.log"
 	checks
-	one_line "bench: $T/w/patched-bench: no figures *"
+	one_line "bench: $T/w/patched-bench: no measurements *"
 }
 
 @test "bench --record: what it writes is what --check wants" {
