@@ -70,11 +70,11 @@ int notes_registers(struct bpf_perf_event_data *ctx)
  */
 #define DIFFERENT(i) (REGISTER(ctx, i) ^ registers[i])
 #define DIFFERENT_4(i) DIFFERENT(i) | DIFFERENT(i + 1) | DIFFERENT(i + 2) | DIFFERENT(i + 3)
-#define COMPARES(name, different)                 \
-	SEC("perf_event")                         \
-	int name(struct bpf_perf_event_data *ctx) \
-	{                                         \
-		return !(different);              \
+#define COMPARES(name, different)                                                                  \
+	SEC("perf_event")                                                                          \
+	int name(struct bpf_perf_event_data *ctx)                                                  \
+	{                                                                                          \
+		return !(different);                                                               \
 	}
 
 COMPARES(compares_1, DIFFERENT(0))

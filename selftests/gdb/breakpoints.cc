@@ -19,7 +19,10 @@
 #include "lib/program.h"
 
 #if defined(__x86_64__)
-/* Breakpoints and watchpoints share the debug registers; a wide or unaligned watchpoint takes several. */
+/*
+ * Breakpoints and watchpoints share the debug registers; a wide or unaligned watchpoint takes
+ * several.
+ */
 static size_t slots_of(const Place &place)
 {
 	if (place.type == '0')
@@ -132,15 +135,17 @@ static Fd load_program(const std::vector<std::string> &bytecode, const Registers
 
 static perf_event_attr breakpoint_at(uint64_t address)
 {
-	perf_event_attr attr = with_sigtrap(inherited(
-		breakpoint(Access::EXECUTE, reinterpret_cast<const void *>(address), EXECUTE_LENGTH)));
+	perf_event_attr attr = with_sigtrap(inherited(breakpoint(
+		Access::EXECUTE, reinterpret_cast<const void *>(address), EXECUTE_LENGTH)));
 
 	/* fork() copies no breakpoint: gdb inserts its own in the child, if it follows it. */
 	attr.inherit_thread = 1;
 	return attr;
 }
 
-/* Threads that start meanwhile, while gdb debugs in non-stop mode, inherit it from their creator. */
+/*
+ * Threads that start meanwhile, while gdb debugs in non-stop mode, inherit it from their creator.
+ */
 static std::string open_on_threads(pid_t pid, uint64_t address, const Fd &program,
 				   std::vector<Fd> &events)
 {
@@ -152,8 +157,9 @@ static std::string open_on_threads(pid_t pid, uint64_t address, const Fd &progra
 		if (!event.valid() && errno == ESRCH)
 			continue;
 		if (!event.valid() || ioctl(event.get(), PERF_EVENT_IOC_SET_BPF, program.get()))
-			return errno == ENOSPC ? "finds all debug registers in use" :
-						 std::string("cannot be opened: ") + strerror(errno);
+			return errno == ENOSPC
+				       ? "finds all debug registers in use"
+				       : std::string("cannot be opened: ") + strerror(errno);
 		events.push_back(std::move(event));
 	}
 	return events.empty() ? "is in a process that has no threads" : "";
@@ -167,7 +173,8 @@ static void set_enabled(Filtered &filtered, bool on)
 }
 
 std::string Breakpoints::insert(const Place &place, const std::string &request,
-				const std::vector<std::string> &bytecode, const Registers &registers)
+				const std::vector<std::string> &bytecode,
+				const Registers &registers)
 {
 	const auto known = filtered_.find(place);
 	std::string why;
@@ -238,10 +245,11 @@ std::vector<std::string> Breakpoints::make_room(const Place &place)
 	if (wanted && slots_taken(place.pid) + wanted > slots_)
 		close_unused(place.pid);
 	while (wanted && slots_taken(place.pid) + wanted > slots_) {
-		const auto given_up = std::find_if(filtered_.begin(), filtered_.end(), [&](auto &entry) {
-			return entry.first.pid == place.pid && entry.second.enabled &&
-			       entry.first.type == '0';
-		});
+		const auto given_up =
+			std::find_if(filtered_.begin(), filtered_.end(), [&](auto &entry) {
+				return entry.first.pid == place.pid && entry.second.enabled &&
+				       entry.first.type == '0';
+			});
 
 		if (given_up == filtered_.end())
 			break;

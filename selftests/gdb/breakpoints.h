@@ -36,14 +36,14 @@ public:
 	Breakpoints();
 
 	/*
-	 * Inserts what gdb's packet @request asks for, whose conditions are @bytecode. Why not, or
-	 * nothing: then the hits that the conditions reject never leave the kernel.
+	 * Inserts what gdb's packet @request asks for, whose conditions are @bytecode. Why not,
+	 * or nothing: then the hits that the conditions reject never leave the kernel.
 	 */
 	std::string insert(const Place &place, const std::string &request,
 			   const std::vector<std::string> &bytecode, const Registers &registers);
 	/*
-	 * gdb removes its breakpoints at every stop, and inserts them again as the program goes on.
-	 * So the events stay, disabled. Returns whether the breakpoint is one of those here.
+	 * gdb removes its breakpoints at every stop, and inserts them again as the program goes
+	 * on. So the events stay, disabled. Returns whether the breakpoint is one of those here.
 	 */
 	bool remove(const Place &place);
 	/* Gives it up: gdbserver gets it. */
@@ -54,8 +54,9 @@ public:
 	void gdbserver_lacks(const Place &place) { gdbserver_.erase(place); }
 	bool in_gdbserver(const Place &place) const { return gdbserver_.contains(place); }
 	/*
-	 * Before gdbserver gets @place, which takes debug registers that ptrace(2) and perf share:
-	 * gives up breakpoints until there is room. The packets that insert them in gdbserver.
+	 * Before gdbserver gets @place, which takes debug registers that ptrace(2) and perf
+	 * share: gives up breakpoints until there is room. The packets that insert them in
+	 * gdbserver.
 	 */
 	std::vector<std::string> make_room(const Place &place);
 
@@ -65,7 +66,10 @@ public:
 	void forget(pid_t pid);
 	void forget_all();
 
-	/* Whether a thread may have hit at @address, even if gdb has removed the breakpoint since. */
+	/*
+	 * Whether a thread may have hit at @address, even if gdb has removed the breakpoint
+	 * since.
+	 */
 	bool may_have_hit(pid_t pid, uint64_t address) const
 	{
 		return addresses_.contains({ pid, address });

@@ -102,8 +102,8 @@ std::optional<Expression> decode(std::string_view bytes, std::string &why)
 		char name[64];
 
 		if (!format) {
-			snprintf(name, sizeof(name), "uses operation 0x%02x, which has no translation",
-				 uint8_t(op));
+			snprintf(name, sizeof(name),
+				 "uses operation 0x%02x, which has no translation", uint8_t(op));
 			return refuse(name);
 		}
 		next = at + 1 + format->bytes;
@@ -115,7 +115,8 @@ std::optional<Expression> decode(std::string_view bytes, std::string &why)
 		if (!depths[at])
 			continue;
 
-		const size_t depth = *depths[at], takes = op == Op::PICK ? operand + 1 : format->takes,
+		const size_t depth = *depths[at],
+			     takes = op == Op::PICK ? operand + 1 : format->takes,
 			     after = depth - format->takes + format->leaves;
 		const bool jumps = op == Op::GOTO || op == Op::IF_GOTO;
 		const char *wrong = nullptr;

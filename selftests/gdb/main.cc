@@ -238,7 +238,8 @@ bool Proxy::insert(const std::string &request)
 
 	if (!parsed->conditions.empty() && !parsed->more && place.type <= '1' &&
 	    !breakpoints_.in_gdbserver(place)) {
-		const std::string why = breakpoints_.insert(place, request, parsed->conditions, registers_);
+		const std::string why =
+			breakpoints_.insert(place, request, parsed->conditions, registers_);
 
 		if (why.empty())
 			return true;
@@ -262,7 +263,10 @@ bool Proxy::remove(const std::string &request)
 	return parsed && breakpoints_.remove(parsed->place);
 }
 
-/* What a request ends for the breakpoints here, before gdbserver sees it: a thread that is let go must not trap. */
+/*
+ * What a request ends for the breakpoints here, before gdbserver sees it: a thread that is let go
+ * must not trap.
+ */
 void Proxy::before(const std::string &request)
 {
 	Text text(request);
@@ -312,8 +316,9 @@ void Proxy::after(const std::string &request, const std::string &reply)
 /* Requests that are replied to once a thread has stopped; in non-stop mode some say OK at first. */
 static bool awaits_stop(std::string_view request)
 {
-	static constexpr std::string_view begins[] = { "?",	 "c",	  "C",	     "s",	"S",
-						       "vCont;", "vRun;", "vAttach;", "vStopped" };
+	static constexpr std::string_view begins[] = { "?",	"c",	    "C",
+						       "s",	"S",	    "vCont;",
+						       "vRun;", "vAttach;", "vStopped" };
 
 	return std::any_of(std::begin(begins), std::end(begins),
 			   [&](auto begin) { return request.starts_with(begin); });
@@ -326,8 +331,9 @@ void Proxy::from_server(const Packet &packet)
 	if (packet.kind == Packet::NOTIFICATION) {
 		Text text(reply);
 
-		gdb_.send(Packet{ packet.kind,
-				  text.skip("Stop:") ? "Stop:" + stopped(std::string(text.rest())) : reply });
+		gdb_.send(Packet{ packet.kind, text.skip("Stop:")
+						       ? "Stop:" + stopped(std::string(text.rest()))
+						       : reply });
 		return;
 	}
 	/* Output of the program or of a monitor command comes ahead of the reply. */
@@ -417,7 +423,10 @@ void run_gdbserver(int socket, std::vector<std::string> arguments)
 	_exit(127);
 }
 
-/* To "HOST:PORT", an address of this machine: a name would need libraries that a static program lacks. */
+/*
+ * To "HOST:PORT", an address of this machine: a name would need libraries that a static program
+ * lacks.
+ */
 Fd connect_to(const std::string &place)
 {
 	const size_t colon = place.rfind(':');
@@ -436,17 +445,20 @@ Fd connect_to(const std::string &place)
 		say("--connect %s: no port; give HOST:PORT", place.c_str());
 	} else if (inet_pton(AF_INET, address.c_str(), &v4.sin_addr) == 1) {
 		socket = Fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-		err = connect(socket.get(), reinterpret_cast<sockaddr *>(&v4), sizeof(v4)) ? errno : 0;
+		err = connect(socket.get(), reinterpret_cast<sockaddr *>(&v4), sizeof(v4)) ? errno
+											   : 0;
 	} else if (inet_pton(AF_INET6, address.c_str(), &v6.sin6_addr) == 1) {
 		socket = Fd(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
-		err = connect(socket.get(), reinterpret_cast<sockaddr *>(&v6), sizeof(v6)) ? errno : 0;
+		err = connect(socket.get(), reinterpret_cast<sockaddr *>(&v6), sizeof(v6)) ? errno
+											   : 0;
 	} else {
 		say("--connect %s: %s is not an address; give that of this machine, or localhost",
 		    place.c_str(), host.c_str());
 	}
 	if (!err)
 		return socket;
-	say("--connect %s: %s; start gdbserver on this machine first", place.c_str(), strerror(err));
+	say("--connect %s: %s; start gdbserver on this machine first", place.c_str(),
+	    strerror(err));
 	return Fd();
 }
 
@@ -456,7 +468,8 @@ int main(int argc, char **argv)
 {
 	const std::vector<std::string> arguments(argv + 1, argv + argc);
 	const std::string first = arguments.empty() ? "" : arguments[0];
-	const std::vector<std::string> rest(arguments.begin() + !arguments.empty(), arguments.end());
+	const std::vector<std::string> rest(arguments.begin() + !arguments.empty(),
+					    arguments.end());
 	std::vector<std::string> for_gdbserver;
 	Fd server;
 
@@ -496,7 +509,8 @@ int main(int argc, char **argv)
 	if (!missing.empty())
 		say("gdbserver evaluates all conditions: %s", missing.c_str());
 	else if (may_lose_hits())
-		say("this kernel may lose hits whose condition holds, while other tasks are in bpf()");
+		say("this kernel may lose hits whose condition holds, while other tasks are in "
+		    "bpf()");
 
 	Fd server_out(fcntl(server.get(), F_DUPFD_CLOEXEC, 0));
 	Proxy proxy(Connection(Fd(dup(STDIN_FILENO)), Fd(dup(STDOUT_FILENO))),

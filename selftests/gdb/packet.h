@@ -22,13 +22,18 @@ public:
 	void add(std::string_view bytes) { bytes_ += bytes; }
 	std::optional<Packet> next();
 
-	/* What the other side is to be sent for the bytes up to here: "+" or "-" for each packet. */
+	/*
+	 * What the other side is to be sent for the bytes up to here: "+" or "-" for each packet.
+	 */
 	std::string take_acks() { return std::exchange(acks_, ""); }
 	/* Whether the other side has asked for the last packet again. */
 	bool take_resend() { return std::exchange(resend_, false); }
 	/* QStartNoAckMode: neither sends nor expects acknowledgements from now on. */
 	void stop_acks() { acknowledges_ = false; }
-	/* A packet longer than any that gdb or gdbserver sends: the peer does not speak the protocol. */
+	/*
+	 * A packet longer than any that gdb or gdbserver sends: the peer does not speak the
+	 * protocol.
+	 */
 	bool overlong() const { return bytes_.size() > LONGEST; }
 
 	static constexpr size_t LONGEST = 16 << 20;

@@ -7,7 +7,11 @@
 #include <cstdlib>
 
 /* The context begins with the registers of the task, in the layout that ptrace(2) has, too. */
-#define AT(name, field) Register{ name, offsetof(user_regs_struct, field) }
+#define AT(name, field)                                                                            \
+	Register                                                                                   \
+	{                                                                                          \
+		name, offsetof(user_regs_struct, field)                                            \
+	}
 
 #if defined(__x86_64__)
 static constexpr char ARCHITECTURE[] = "<architecture>i386:x86-64</architecture>", PC[] = "rip";
@@ -15,10 +19,15 @@ static constexpr char ARCHITECTURE[] = "<architecture>i386:x86-64</architecture>
 static Register located(const std::string &name)
 {
 	static const Register known[] = {
-		AT("rax", rax), AT("rbx", rbx), AT("rcx", rcx), AT("rdx", rdx), AT("rsi", rsi),
-		AT("rdi", rdi), AT("rbp", rbp), AT("rsp", rsp), AT("r8", r8),	AT("r9", r9),
-		AT("r10", r10), AT("r11", r11), AT("r12", r12), AT("r13", r13), AT("r14", r14),
-		AT("r15", r15), AT("rip", rip), { "eflags", offsetof(user_regs_struct, eflags), 32 },
+		AT("rax", rax), AT("rbx", rbx),
+		AT("rcx", rcx), AT("rdx", rdx),
+		AT("rsi", rsi), AT("rdi", rdi),
+		AT("rbp", rbp), AT("rsp", rsp),
+		AT("r8", r8),	AT("r9", r9),
+		AT("r10", r10), AT("r11", r11),
+		AT("r12", r12), AT("r13", r13),
+		AT("r14", r14), AT("r15", r15),
+		AT("rip", rip), { "eflags", offsetof(user_regs_struct, eflags), 32 },
 	};
 
 	for (const Register &r : known)
@@ -32,7 +41,9 @@ static constexpr char ARCHITECTURE[] = "<architecture>aarch64</architecture>", P
 static Register located(const std::string &name)
 {
 	static const Register known[] = {
-		AT("sp", sp), AT("pc", pc), { "cpsr", offsetof(user_regs_struct, pstate), 32 },
+		AT("sp", sp),
+		AT("pc", pc),
+		{ "cpsr", offsetof(user_regs_struct, pstate), 32 },
 	};
 
 	for (const Register &r : known)
@@ -66,7 +77,8 @@ Registers::Registers(std::string_view description)
 	if (description.find(ARCHITECTURE) == description.npos)
 		return;
 	for (size_t at = 0; (at = description.find("<reg ", at)) != description.npos; at++) {
-		const std::string_view element = description.substr(at, description.find('>', at) - at);
+		const std::string_view element =
+			description.substr(at, description.find('>', at) - at);
 		const std::string regnum = attribute(element, "regnum");
 
 		if (!regnum.empty())

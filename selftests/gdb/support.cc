@@ -65,10 +65,11 @@ std::string missing_support()
 
 		const Observed seen = observe(setup, rejects);
 
-		return seen.count != HITS ? "a breakpoint opens but does not fire on this machine" :
-		       seen.sigtrap ? "the kernel does not suppress SIGTRAP for a hit that a program "
-				      "rejects, as Linux 6.10 and kernels with the series do" :
-				      "";
+		return seen.count != HITS ? "a breakpoint opens but does not fire on this machine"
+		       : seen.sigtrap
+			       ? "the kernel does not suppress SIGTRAP for a hit that a program "
+				 "rejects, as Linux 6.10 and kernels with the series do"
+			       : "";
 	});
 }
 
@@ -82,13 +83,13 @@ bool may_lose_hits()
 	 * overflows.
 	 */
 	return !kernel_before(6, 10) && in_child([] {
-		Filter filter;
-		Event event(breakpoint(hit));
+						Filter filter;
+						Event event(breakpoint(hit));
 
-		event.enable(filter);
-		hit(0);
-		event.set_period(2);
-		hit(0);
-		return filter.runs() == 1 ? SERIES : "";
-	}) != SERIES;
+						event.enable(filter);
+						hit(0);
+						event.set_period(2);
+						hit(0);
+						return filter.runs() == 1 ? SERIES : "";
+					}) != SERIES;
 }

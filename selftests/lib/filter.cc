@@ -42,21 +42,30 @@ Filter::Filter(Program which, const Filter *target)
 {
 	const bool tail_calls = which == Program::TAIL_CALLS;
 
-	program_ = std::make_unique<Loaded<filter>>(names[static_cast<int>(which)], [&](filter &skel) {
-		bpf_program__set_autoload(skel.progs.on_overflow, tail_calls || which == Program::ON_OVERFLOW);
+	auto prepare = [&](filter &skel) {
+		bpf_program__set_autoload(skel.progs.on_overflow,
+					  tail_calls || which == Program::ON_OVERFLOW);
 		bpf_map__set_autocreate(skel.maps.targets, tail_calls);
 		bpf_map__set_autocreate(skel.maps.stacks, which == Program::GETS_STACK_ID);
 		bpf_map__set_autocreate(skel.maps.values, which == Program::FILLS_RINGBUF);
 		bpf_map__set_autocreate(skel.maps.outputs, which == Program::OUTPUTS_SAMPLE);
 		bpf_map__set_autocreate(skel.maps.blocks, which == Program::WORKS);
 		look_for(which);
-		bpf_program *linked = which == Program::TRACES ? skel.progs.traces : skel.progs.replaces;
-		if (target && bpf_program__set_attach_target(linked, target->prog_fd(), "can_be_replaced"))
+
+		bpf_program *linked =
+			which == Program::TRACES ? skel.progs.traces : skel.progs.replaces;
+
+		if (target &&
+		    bpf_program__set_attach_target(linked, target->prog_fd(), "can_be_replaced"))
 			setup_failed("bpf() to load the program", errno);
-	}, target ? +[](int err) {
+	};
+	auto refused = [](int err) {
 		if (err == EPERM)
 			unavailable("a program that replaces another one requires CAP_NET_ADMIN");
-	} : nullptr);
+	};
+
+	program_ = std::make_unique<Loaded<filter>>(names[static_cast<int>(which)], prepare,
+						    target ? +refused : nullptr);
 	if (tail_calls)
 		set_callee(bpf_program__fd((*program_)->progs.on_overflow));
 	(*program_)->bss->task = getpid();

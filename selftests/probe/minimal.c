@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * Can a debugger here have hits of its breakpoints rejected by a BPF program? For a debugger to copy:
- * one file, system calls alone. It asks at run time, as a version says little about a patched kernel:
- * a debugger that hears "no" falls back to what it did before, rather than to exit.
+ * Can a debugger have hits of its breakpoints rejected by a BPF program here? This is one file of
+ * system calls, for a debugger to copy. It asks at run time, as a version says little about a
+ * patched kernel. A debugger that gets "no" should do what it did before, not exit.
  *
  * Exit code 0: yes; 1: the kernel still sends SIGTRAP for a rejected hit; 2: says what is missing.
  */
@@ -30,7 +30,7 @@ static volatile sig_atomic_t traps;
 static void count_trap(int sig)
 {
 	traps += sig == SIGTRAP;
-	if (traps > 1000) /* a kernel on which the hit repeats for ever */
+	if (traps > 1000) /* a kernel on which the hit repeats forever */
 		_exit(2);
 }
 
@@ -74,12 +74,12 @@ static int no_breakpoint(int err)
 {
 	switch (err) {
 	case ENOSYS:
-		return missing("the kernel has no perf events, or a seccomp filter hides them", err);
+		return missing("no perf events, or a seccomp filter hides them", err);
 	case EACCES:
-		return missing("kernel.perf_event_paranoid is above 2, or a security module objects; "
-			       "lower it, or have CAP_PERFMON (Debian, Ubuntu: CAP_SYS_ADMIN)", err);
+		return missing("kernel.perf_event_paranoid is above 2, or an LSM objects; "
+			       "lower it, or have CAP_PERFMON (Debian: CAP_SYS_ADMIN)", err);
 	case EPERM:
-		return missing("a seccomp filter or a security module objects to perf_event_open()", err);
+		return missing("a seccomp filter or an LSM objects to perf_event_open()", err);
 	case ENOSPC:
 		return missing("all breakpoints of this thread or CPU are in use", err);
 	case ENOENT:
@@ -108,7 +108,7 @@ static int no_program(int err)
 
 int main(void)
 {
-	/* r0 = 0; exit: rejects each hit. A debugger compares the registers of *R1, a struct pt_regs. */
+	/* r0 = 0; exit: reject each hit. A debugger compares the registers at R1. */
 	static const struct bpf_insn insns[] = {
 		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0 },
 		{ .code = BPF_JMP | BPF_EXIT },

@@ -9,6 +9,7 @@
 #include "lib/effects.h"
 #include "lib/fail.h"
 #include "lib/filter.h"
+#include "lib/kernel.h"
 #include "lib/ring.h"
 #include "lib/signals.h"
 
@@ -37,6 +38,28 @@ inline void need_kernel_hits()
 {
 	if (!WATCHES_KERNEL)
 		unavailable("the kernel hits no watchpoint on user memory on this architecture");
+}
+
+/*
+ * A breakpoint on a function of the kernel. Open it per CPU, because arm64 has no task breakpoints
+ * in the kernel.
+ */
+inline perf_event_attr breakpoint_in_kernel(const char *function)
+{
+	perf_event_attr attr = breakpoint(Access::EXECUTE, nullptr, EXECUTE_LENGTH);
+
+	attr.bp_addr = kernel_address_of(function);
+	attr.exclude_kernel = 0;
+	if (!attr.bp_addr) {
+		std::string reason("/proc/kallsyms has no address of ");
+
+		reason.append(function).append("()");
+		unavailable(reason.c_str());
+	}
+	/* Without kprobes the kernel refuses breakpoints anywhere in its text. */
+	if (!kernel_address_of("register_kprobe"))
+		unavailable("no breakpoints in the kernel's text (CONFIG_KPROBES)");
+	return attr;
 }
 
 /* Enables the event, with @filter attached if @verdict has a program. */
@@ -77,14 +100,18 @@ uint64_t after_exit_with_context_of_child(Open open, Work work)
 	};
 	auto &both = shared_with_children<Both>();
 
-	Event(open()).close(); /* Skips the test here if there are no such events, not in the child. */
+	Event(open())
+		.close(); /* Skips the test here if there are no such events, not in the child. */
 
 	Child parent([&] {
 		Event event(open());
 
 		event.enable();
 		if (fork()) {
-			/* The switch to the child swaps; the one back, from the idle task, does not. */
+			/*
+			 * The switch to the child swaps; the one back, from the idle task, does
+			 * not.
+			 */
 			both.sleeps = true;
 			usleep(10'000);
 			_exit(0);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Real gdb and gdbserver with perf_bpf_gdb between them. gdb starts slowly where the CPU is emulated,
- * so a session tries several things. A script says "mark ..." where it has stopped; what it says must
- * be exactly what the test expects.
+ * Real gdb and gdbserver with perf_bpf_gdb between them. gdb starts slowly where the CPU is
+ * emulated, so a session tries several things. A script says "mark ..." where it has stopped;
+ * what it says must be exactly what the test expects.
  */
 #include <signal.h>
 #include <sys/mman.h>
@@ -144,9 +144,10 @@ private:
 		const std::string tracee = beside_us("perf_bpf_gdb_tracee"),
 				  text = "set confirm off\nset pagination off\nset width 0\n"
 					 "set sysroot /\nset breakpoint pending on\n"
-					 "file " + tracee + "\nset remote exec-file " + tracee +
-					 "\ntarget extended-remote | " + beside_us("perf_bpf_gdb") + " " +
-					 arguments + "\n" + script,
+					 "file " +
+					 tracee + "\nset remote exec-file " + tracee +
+					 "\ntarget extended-remote | " + beside_us("perf_bpf_gdb") +
+					 " " + arguments + "\n" + script,
 				  name = "/proc/self/fd/" + std::to_string(file);
 
 		if (write(file, text.data(), text.size()) != ssize_t(text.size()))
@@ -177,7 +178,10 @@ void add_session(const char *name, const char *says, void (*check)())
 		   SECONDS });
 }
 
-/* Stops of gdbserver are voluntary switches of the tracee; those of rejected hits would be thousands. */
+/*
+ * Stops of gdbserver are voluntary switches of the tracee; those of rejected hits would be
+ * thousands.
+ */
 void expect_few_switches(Gdb &gdb, int nth = 0)
 {
 	if (kernel_rejects_sigtrap())
@@ -240,7 +244,8 @@ void check_operands()
 		"continue\n"
 		"printf \"mark any %d\\n\", i\n"
 		"delete\n"
-		"break work if *(char *)&i == 7 && (unsigned char)i == 7 && (short)(i << 8) == 1792\n"
+		"break work if *(char *)&i == 7 && (unsigned char)i == 7 && (short)(i << 8) == "
+		"1792\n"
 		"continue\n"
 		"printf \"mark cast %d\\n\", i\n"
 		"delete\n"
@@ -341,11 +346,13 @@ void check_attach()
 		"continue\n"
 		"printf \"mark attached %d\\n\", i % 5000\n"
 		"detach\n"
-		"attach " + pid + "\n"
-		"continue\n"
-		"printf \"mark again %d\\n\", i % 5000\n"
-		"set stop_now = 1\n"
-		"detach\n",
+		"attach " +
+			pid +
+			"\n"
+			"continue\n"
+			"printf \"mark again %d\\n\", i % 5000\n"
+			"set stop_now = 1\n"
+			"detach\n",
 		"--attach " + pid);
 
 	gdb.expect_marks({ "attached 1", "again 1" });
@@ -468,13 +475,14 @@ public:
 		case 0:
 			return random_.of({ "-", "~", "!" }) + side(depth);
 		case 1: /* a narrower or wider number */
-			return "(" + std::string(random_.of({ "char", "unsigned char", "short",
-							      "unsigned short", "int", "unsigned int",
-							      "long", "unsigned long" })) +
+			return "(" +
+			       std::string(random_.of({ "char", "unsigned char", "short",
+							"unsigned short", "int", "unsigned int",
+							"long", "unsigned long" })) +
 			       ")" + side(depth);
 		case 2: /* by an int: of others gdb and its bytecode do not agree about the type */
-			return side(depth) + random_.of({ " << ", " >> " }) + "((int)" + side(depth) +
-			       " & 31)";
+			return side(depth) + random_.of({ " << ", " >> " }) + "((int)" +
+			       side(depth) + " & 31)";
 		case 3: /* no divisor of 0, and none of -1 */
 			return both(depth, random_.of({ "/", "%" }), " & 255 | 1");
 		case 4:
@@ -498,10 +506,10 @@ private:
 	{
 		if (random_.one_in(4))
 			return std::to_string(random_.next() >> random_.of({ 40, 50, 60, 63 }));
-		return random_.of({ "o->s8", "o->u8", "o->s16", "o->u16", "o->s32", "o->u32", "o->s64",
-				    "o->u64", "operands.s8", "operands.u16", "operands.s32",
-				    "operands.u64", "o->array[1]", "o->array[o->u8 & 3]", "total",
-				    "*(short *)&o->s64", "(long)o",
+		return random_.of({ "o->s8", "o->u8", "o->s16", "o->u16", "o->s32", "o->u32",
+				    "o->s64", "o->u64", "operands.s8", "operands.u16",
+				    "operands.s32", "operands.u64", "o->array[1]",
+				    "o->array[o->u8 & 3]", "total", "*(short *)&o->s64", "(long)o",
 				    "(long)" STACK_POINTER });
 	}
 
@@ -523,13 +531,15 @@ void check_expressions()
 
 	for (int i = 0; i < NUMBER; i++) {
 		tried.push_back(expressions.next());
-		script += "condition 2 " + tried.back() + "\n" +
-			  "set $holds = ((" + tried.back() + ") != 0)\n" +
+		script += "condition 2 " + tried.back() + "\n" + "set $holds = ((" + tried.back() +
+			  ") != 0)\n" +
 			  "set $held = $held + $holds\n"
 			  "continue\n"
 			  "info breakpoints 2\n"
 			  "if $holds != (stage == 2)\n"
-			  "  printf \"mark wrong " + std::to_string(i) + " %d\\n\", $holds\n"
+			  "  printf \"mark wrong " +
+			  std::to_string(i) +
+			  " %d\\n\", $holds\n"
 			  "end\n"
 			  "if stage == 2\n"
 			  "  continue\n"
@@ -548,7 +558,10 @@ void check_expressions()
 
 	const int held = gdb.number_after("held: ");
 
-	/* gdb asks a condition again. So what is accepted wrongly shows as two switches, for a stop and a step. */
+	/*
+	 * gdb asks a condition again. So what is accepted wrongly shows as two switches, for a
+	 * stop and a step.
+	 */
 	if (kernel_rejects_sigtrap())
 		EXPECT_LT(gdb.number_after("switches "), 2 * (NUMBER + held) + NUMBER / 4,
 			  "stops of the tracee");
@@ -656,7 +669,8 @@ const struct Session {
 	{ "library", "a condition is in force in a library that is loaded later", check_library },
 	{ "expressions", "random conditions hold exactly where gdb says that they do",
 	  check_expressions },
-	{ "slots", "when debug registers run out, gdbserver gets what is left and gdb its watchpoint",
+	{ "slots",
+	  "when debug registers run out, gdbserver gets what is left and gdb its watchpoint",
 	  check_slots },
 	{ "undecided", "gdb and gdbserver decide what a program cannot", check_undecided },
 	{ "rights", "without the right to load a program gdb works as with gdbserver alone",

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* perf_bpf_gdb between a gdb and a gdbserver that this test plays: what it passes on, and what it survives. */
+/*
+ * perf_bpf_gdb between a gdb and a gdbserver that this test plays: what it passes on, and what it
+ * survives.
+ */
 #include <arpa/inet.h>
 #include <net/if.h>
 #include <poll.h>
@@ -77,7 +80,8 @@ public:
 	Between()
 		: proxy_([&] {
 			char path[PATH_MAX] = "";
-			const std::string program(path, readlink("/proc/self/exe", path, sizeof(path))),
+			const std::string program(path,
+						  readlink("/proc/self/exe", path, sizeof(path))),
 				place = "localhost:" + std::to_string(listener_.port());
 			const std::string name =
 				program.substr(0, program.rfind('/') + 1) + "perf_bpf_gdb";
@@ -144,7 +148,8 @@ public:
 private:
 	static void send(const Fd &fd, const std::string &bytes)
 	{
-		if (::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) != ssize_t(bytes.size()))
+		if (::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) !=
+		    ssize_t(bytes.size()))
 			setup_failed("send", errno);
 	}
 	static std::string take(const Fd &fd, int milliseconds, size_t most = SIZE_MAX)
@@ -194,8 +199,9 @@ std::string description()
 
 #ifdef __x86_64__
 	text += "i386:x86-64</architecture>";
-	for (const char *name : { "rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "rsp", "r8", "r9",
-				  "r10", "r11", "r12", "r13", "r14", "r15", "rip", "eflags", "cs" })
+	for (const char *name :
+	     { "rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "rsp", "r8", "r9", "r10", "r11",
+	       "r12", "r13", "r14", "r15", "rip", "eflags", "cs" })
 		text += std::string("<reg name=\"") + name + "\" bitsize=\"64\"/>";
 #else
 	text += "aarch64</architecture>";
@@ -219,13 +225,15 @@ Child stopped_process()
 void need_rejected_sigtrap()
 {
 	if (!kernel_rejects_sigtrap())
-		unavailable("the kernel sends SIGTRAP for rejected hits, so perf_bpf_gdb takes no condition");
+		unavailable("the kernel sends SIGTRAP for rejected hits, so perf_bpf_gdb takes no "
+			    "condition");
 }
 
 void get_ready(Between &between, pid_t pid)
 {
 	between.stop_acks();
-	between.exchange("qSupported:multiprocess+;hwbreak+", "PacketSize=3fff;ConditionalBreakpoints+");
+	between.exchange("qSupported:multiprocess+;hwbreak+",
+			 "PacketSize=3fff;ConditionalBreakpoints+");
 	between.exchange("qXfer:features:read:target.xml:0,ffb", description());
 	between.exchange("?", stop_of(pid));
 }
@@ -266,9 +274,9 @@ TEST("packets.pass", "C1", "perf_bpf_gdb passes on what it does not understand, 
 	between.server_gets(framed("vCont;c:p1.-1") + "\x03");
 	between.as_server(framed("O6869") + framed("T02thread:p1.1;"));
 	between.gdb_gets(framed("O6869") + framed("T02thread:p1.1;"));
-	for (const char *request : { "Z0,401000,1", "z0,401000,1", "Z1,401000,1", "Z2,401000,8", "Z0,",
-				     "Z9,1,1", "Z", "z", "Z0,401000,1;X3,2201", "Z0,401000,1;cmds:0,X1,27",
-				     "vMustReplyEmpty", "" })
+	for (const char *request :
+	     { "Z0,401000,1", "z0,401000,1", "Z1,401000,1", "Z2,401000,8", "Z0,", "Z9,1,1", "Z",
+	       "z", "Z0,401000,1;X3,2201", "Z0,401000,1;cmds:0,X1,27", "vMustReplyEmpty", "" })
 		between.exchange(request, "");
 	EXPECT_EQ(between.take_for_gdb(0).size() + between.take_for_server(0).size(), 0,
 		  "bytes that no side has sent");
@@ -308,7 +316,8 @@ TEST("packets.condition", "C1", "gdbserver sees no packet of a condition that is
 	between.as_gdb(framed(holds));
 	between.gdb_gets(framed("OK"));
 	between.exchange(std::string("D;") + pid, "OK");
-	EXPECT_EQ(between.take_for_server(0).size(), 0, "bytes for gdbserver that gdb has not sent");
+	EXPECT_EQ(between.take_for_server(0).size(), 0,
+		  "bytes for gdbserver that gdb has not sent");
 	between.end();
 }
 
@@ -318,7 +327,9 @@ std::string random_bytecode(Random &random)
 	std::string bytes;
 
 	for (int i = random.below(40); i >= 0; i--) {
-		const uint8_t op = random.one_in(30) ? random.next() : random.one_in(2) ? 0x22 : 2 + random.below(0x32);
+		const uint8_t op = random.one_in(30)  ? random.next()
+				   : random.one_in(2) ? 0x22
+						      : 2 + random.below(0x32);
 
 		bytes += char(op);
 		switch (op) {
@@ -367,8 +378,8 @@ TEST("packets.bytecode", "C1", "the kernel takes each program that random byteco
 		const std::string bytes = random_bytecode(random);
 		std::string request;
 
-		snprintf(place, sizeof(place), "0,%lx,1;X%zx,", reinterpret_cast<unsigned long>(hit),
-			 bytes.size());
+		snprintf(place, sizeof(place), "0,%lx,1;X%zx,",
+			 reinterpret_cast<unsigned long>(hit), bytes.size());
 		request = std::string("Z") + place + hex(bytes);
 		between.as_gdb(framed(request));
 		/* perf_bpf_gdb replies to it, or passes it on. */
@@ -395,10 +406,25 @@ TEST("packets.bytecode", "C1", "the kernel takes each program that random byteco
 TEST("packets.malformed", "C1", "perf_bpf_gdb survives what no gdb and no gdbserver sends")
 {
 	static const char *const samples[] = {
-		"Z0,401000,1;X3,220127", "z0,401000,1", "qXfer:features:read:target.xml:0,ffb",
-		"QStartNoAckMode", "Hgp1.1", "D;1", "vKill;1", "QNonStop:1", "vCont;c", "?", "OK",
-		"T05thread:p1.1;10:00104000* ;fork:p2.2;", "W00;process:1", "l<target><reg name=\"rax\"",
-		"T05exec:2f;", "O41", "m}*", "E01", "Z1,ffffffffffffffff,fffffffffffffffff;X",
+		"Z0,401000,1;X3,220127",
+		"z0,401000,1",
+		"qXfer:features:read:target.xml:0,ffb",
+		"QStartNoAckMode",
+		"Hgp1.1",
+		"D;1",
+		"vKill;1",
+		"QNonStop:1",
+		"vCont;c",
+		"?",
+		"OK",
+		"T05thread:p1.1;10:00104000* ;fork:p2.2;",
+		"W00;process:1",
+		"l<target><reg name=\"rax\"",
+		"T05exec:2f;",
+		"O41",
+		"m}*",
+		"E01",
+		"Z1,ffffffffffffffff,fffffffffffffffff;X",
 	};
 	constexpr int NUMBER = 4000;
 	Random random(nanoseconds_now());
@@ -411,7 +437,9 @@ TEST("packets.malformed", "C1", "perf_bpf_gdb survives what no gdb and no gdbser
 			const size_t at = random.below(bytes.size());
 
 			if (random.one_in(2))
-				bytes[at] = random.one_in(2) ? random.next() : random.of({ '*', '}', '$', '#', ';', ':' });
+				bytes[at] = random.one_in(2)
+						    ? random.next()
+						    : random.of({ '*', '}', '$', '#', ';', ':' });
 			else
 				bytes.insert(at, 1, bytes[random.below(bytes.size())]);
 		}

@@ -60,17 +60,19 @@ TEST("probe.minimal.root", "C1", "perf_bpf_probe_minimal and perf_bpf_probe agre
 
 	note("%s", minimal.said.c_str());
 	EXPECT_EQ(minimal.code,
-		  says(probe, "sigtrap", "suppressed") ? 0 :
-		  says(probe, "sigtrap", "delivered")  ? 1 :
-							 2,
+		  says(probe, "sigtrap", "suppressed")	? 0
+		  : says(probe, "sigtrap", "delivered") ? 1
+							: 2,
 		  "exit code of perf_bpf_probe_minimal");
 }
 
-TEST("probe.minimal.user", "C15", "without the right to load a program both probes name what is missing")
+TEST("probe.minimal.user", "C15",
+     "without the right to load a program both probes name what is missing")
 {
 	Event(breakpoint(hit)).close(); /* skips the test if there are no events */
 
-	const Ran probe = run("perf_bpf_probe", false), minimal = run("perf_bpf_probe_minimal", false);
+	const Ran probe = run("perf_bpf_probe", false),
+		  minimal = run("perf_bpf_probe_minimal", false);
 
 	note("%s", minimal.said.c_str());
 	EXPECT_EQ(probe.code, 2, "exit code of perf_bpf_probe");
@@ -78,7 +80,8 @@ TEST("probe.minimal.user", "C15", "without the right to load a program both prob
 	/* It names the first thing that is missing, the other all. */
 	const bool paranoid = minimal.said.find("perf_event_paranoid") != minimal.said.npos;
 
-	EXPECT_TRUE(probe.said.find(paranoid ? "perf_event_paranoid" : "CAP_BPF") != probe.said.npos &&
+	EXPECT_TRUE(probe.said.find(paranoid ? "perf_event_paranoid" : "CAP_BPF") !=
+				    probe.said.npos &&
 			    minimal.said.find(paranoid ? "perf_event_paranoid" : "CAP_BPF") !=
 				    minimal.said.npos,
 		    "both name the same right");

@@ -603,21 +603,13 @@ TEST("denial.own_signal", "C15",
      "a breakpoint on send_sigio(), which sends the breakpoint's own signal, does not loop forever")
 {
 	constexpr uint64_t FOR_EVER = 1000;
-	perf_event_attr attr = breakpoint(hit);
+	const perf_event_attr attr = breakpoint_in_kernel("send_sigio");
 	Filter filter;
 	Signals signals({ SETSIG, SIGIO });
 	Pipe pipe;
 
-	attr.bp_addr = kernel_address_of("send_sigio");
-	attr.exclude_kernel = 0;
-	if (!attr.bp_addr)
-		unavailable("/proc/kallsyms has no address of send_sigio()");
-	/* Without kprobes the kernel refuses breakpoints anywhere in its text. */
-	if (!kernel_address_of("register_kprobe"))
-		unavailable("no breakpoints in the kernel's text (CONFIG_KPROBES)");
 	run_on(usable_cpus().front());
 
-	/* Per CPU, because arm64 has no task breakpoints in the kernel. */
 	Event event(attr, -1, usable_cpus().front());
 
 	event.async(SETSIG, gettid());

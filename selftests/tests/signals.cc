@@ -10,7 +10,6 @@
 #include <thread>
 
 #include "lib/gate.h"
-#include "lib/kernel.h"
 #include "lib/program.h"
 #include "tests/common.h"
 
@@ -252,22 +251,15 @@ TEST("signals.limit.interrupts_off", "C2",
      "no hit is delivered above the limit while interrupts are off")
 {
 	constexpr int MEMBERS = 5;
-	perf_event_attr attr = breakpoint(hit);
+	const perf_event_attr attr = breakpoint_in_kernel("perf_swevent_del");
 	const perf_event_attr member = software(PERF_COUNT_SW_DUMMY);
 	const int cpu = usable_cpus().front();
 
-	attr.bp_addr = kernel_address_of("perf_swevent_del");
-	attr.exclude_kernel = 0;
-	if (!attr.bp_addr)
-		unavailable("/proc/kallsyms has no address of perf_swevent_del()");
-	if (!kernel_address_of("register_kprobe"))
-		unavailable("no breakpoints in the kernel's text (CONFIG_KPROBES)");
 	run_on(cpu);
 
 	for (bool attached : { false, true }) {
 		Filter filter;
 		Signals signals({ SETSIG });
-		/* Per CPU, because arm64 has no task breakpoints in the kernel. */
 		Event event(attr, -1, cpu), leader(member);
 		Ring ring(event);
 		std::vector<std::unique_ptr<Event>> members;
@@ -523,7 +515,7 @@ TEST("signals.sigtrap.blocked.accepted", "C2",
 /* The kernel reads it in execve(). */
 static char argument[] __attribute__((aligned(8))) = "argument";
 
-TEST("signals.sigtrap.exec.amid", "C15",
+TEST("signals.sigtrap.exec.during", "C15",
      "the SIGTRAP of a hit in execve() does not reach the new program, which it would terminate")
 {
 	constexpr int TIMES = 20;
