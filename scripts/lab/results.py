@@ -108,11 +108,11 @@ def pairs(results: Entry, figures: typing.Callable[[Entry, str], typing.Dict[str
     return {key: [of.get(key) for of in both] for key in sorted({**both[0], **both[1]})}
 
 
-def verified(name: str) -> Entry:
-    """The entry of part "verify"."""
+def verified(name: str) -> typing.Optional[Entry]:
+    """The entry of part "verify"; None if the run ended with complaints."""
     results = read(name)
     if results.get("verdict", "fail" if results.get("complaints") else "pass") != "pass":
-        die(f"{command_for(name)} ended with complaints, so nothing is recorded; repeat it")
+        return None
     one, _, other = name.partition(" ")
     rules = results["suite"].rules
     return stamp(BUILD / other / f"results-{one}.json", results["of"]) | {
@@ -146,7 +146,10 @@ def note(command: str, counts: str, name: str, figure: float) -> None:
 
 
 def update(data: Entry) -> typing.List[str]:
-    """Takes what the build folder has that is newer, or of today's series and suite; returns what that was."""
+    """
+    Takes what the build folder has that is newer, or of today's series and suite; returns a line for each, and for
+    each run that is not recorded.
+    """
     taken = []
 
     def take(part: Entry, what: str, name: str, entry: Entry) -> None:
@@ -156,7 +159,10 @@ def update(data: Entry) -> typing.List[str]:
             taken.append(f"{what} {name}")
 
     for name in measured():
-        take(data["verify"], "verify", name, verified(name))
+        if entry := verified(name):
+            take(data["verify"], "verify", name, entry)
+        else:
+            taken.append(f"{command_for(name)} ended with complaints: not recorded; repeat it")
     for other in ("", *(name for name in arch.names() if name != "x86")):
         for name, entry in priced(other).items():
             take(data["bench"], "bench", name, entry)
