@@ -155,26 +155,18 @@ public:
 	{
 	}
 
-	/* Until one of the two is gone. */
+	/* Until one of the two is gone; then the other gets what is left for it. */
 	void run()
 	{
-		pollfd fds[] = { { gdb_.fd(), POLLIN, 0 }, { server_.fd(), POLLIN, 0 } };
-
-		for (;;) {
-			if (poll(fds, 2, -1) < 0 && errno != EINTR)
-				return;
-			if (fds[1].revents && !server_.receive())
-				return;
-			while (std::optional<Packet> packet = server_.next())
-				from_server(*packet);
-			if (fds[0].revents && !gdb_.receive())
-				return;
-			while (std::optional<Packet> packet = gdb_.next())
-				from_gdb(*packet);
-		}
+		while (pass_on())
+			;
+		for (Connection *side : { &gdb_, &server_ })
+			while (side->has_output())
+				side->write_some();
 	}
 
 private:
+	bool pass_on();
 	void from_gdb(const Packet &packet);
 	void from_server(const Packet &packet);
 
@@ -201,6 +193,33 @@ private:
 	Registers registers_;
 	std::set<std::string> refused_; /* requests that the user was told of */
 };
+
+/* Waits for packets, and for the sides to take some; false once one of the two is gone. */
+bool Proxy::pass_on()
+{
+	const auto output = [](const Connection &side) {
+		return pollfd{ side.has_output() ? side.out() : -1, POLLOUT, 0 };
+	};
+	pollfd fds[] = {
+		{ gdb_.in(), POLLIN, 0 }, { server_.in(), POLLIN, 0 }, output(gdb_), output(server_)
+	};
+
+	if (poll(fds, std::size(fds), -1) < 0)
+		return errno == EINTR;
+	if (fds[2].revents)
+		gdb_.write_some();
+	if (fds[3].revents)
+		server_.write_some();
+	if (fds[1].revents && !server_.receive())
+		return false;
+	while (std::optional<Packet> packet = server_.next())
+		from_server(*packet);
+	if (fds[0].revents && !gdb_.receive())
+		return false;
+	while (std::optional<Packet> packet = gdb_.next())
+		from_gdb(*packet);
+	return true;
+}
 
 void Proxy::ask_server(const std::string &request, bool for_gdb)
 {

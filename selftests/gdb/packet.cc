@@ -3,7 +3,9 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 
 static uint8_t checksum(std::string_view data)
@@ -82,28 +84,30 @@ std::optional<Packet> Connection::next()
 {
 	std::optional<Packet> packet = framing_.next();
 
-	write(framing_.take_acks());
+	output_ += framing_.take_acks();
 	if (framing_.take_resend())
-		write(last_);
+		output_ += last_;
 	return packet;
 }
 
-void Connection::write(std::string_view bytes)
+void Connection::write_some()
 {
-	while (!bytes.empty() && !broken_) {
-		const ssize_t n = ::write(out_.get(), bytes.data(), bytes.size());
+	/* A pipe that poll() reports as writable takes PIPE_BUF bytes at once: pipe(7). */
+	const ssize_t n =
+		write(out_.get(), output_.data(), std::min<size_t>(output_.size(), PIPE_BUF));
 
-		if (n > 0)
-			bytes.remove_prefix(n);
-		else if (errno != EINTR)
-			broken_ = true;
+	if (n > 0) {
+		output_.erase(0, n);
+	} else if (errno != EINTR) {
+		output_.clear();
+		broken_ = true;
 	}
 }
 
 void Connection::send(const Packet &packet)
 {
 	last_ = framed(packet);
-	write(last_);
+	output_ += last_;
 }
 
 bool Connection::receive()
@@ -113,7 +117,7 @@ bool Connection::receive()
 
 	if (n < 0 && errno == EINTR)
 		return true;
-	if (n <= 0 || broken_ || framing_.overlong())
+	if (n <= 0 || broken_ || framing_.overlong() || output_.size() > Framing::LONGEST)
 		return false;
 	framing_.add({ buffer, size_t(n) });
 	return true;

@@ -36,7 +36,7 @@ public:
 	 */
 	bool overlong() const { return bytes_.size() > LONGEST; }
 
-	static constexpr size_t LONGEST = 16 << 20;
+	static constexpr size_t LONGEST = 16 << 20; /* bytes */
 
 private:
 	bool find_packet();
@@ -57,7 +57,8 @@ public:
 	{
 	}
 
-	int fd() const { return in_.get(); }
+	int in() const { return in_.get(); }
+	int out() const { return out_.get(); }
 	/* Reads what is there; false once the other side is gone. */
 	bool receive();
 	/* Acknowledges it, too. */
@@ -66,11 +67,15 @@ public:
 	void send(std::string data) { send(Packet{ Packet::NORMAL, std::move(data) }); }
 	void stop_acks() { framing_.stop_acks(); }
 
-private:
-	void write(std::string_view bytes);
+	/* Sent packets wait here, so that a side that does not read keeps nothing from the other. */
+	bool has_output() const { return !output_.empty(); }
+	/* Writes a part of them. Does not block if poll() says that out() can be written to. */
+	void write_some();
 
+private:
 	Fd in_, out_;
 	Framing framing_;
+	std::string output_;
 	std::string last_; /* sent, in case that it is asked for again */
 	bool broken_ = false;
 };

@@ -283,6 +283,27 @@ TEST("packets.pass", "C1", "perf_bpf_gdb passes on what it does not understand, 
 	between.end();
 }
 
+TEST("packets.flood", "C1", "perf_bpf_gdb reads from each side while neither reads")
+{
+	constexpr int NUMBER = 2000; /* a socket holds a few hundred small packets */
+	std::string requests, notifications;
+	Between between;
+
+	between.stop_acks();
+	for (int i = 0; i < NUMBER; i++) {
+		const std::string request = framed("m" + std::to_string(i) + ",4"),
+				  notification = framed("Stop:T02thread:p1.1;", '%');
+
+		between.as_gdb(request);
+		between.as_server(notification);
+		requests += request;
+		notifications += notification;
+	}
+	between.server_gets(requests);
+	between.gdb_gets(notifications);
+	between.end();
+}
+
 TEST("packets.condition", "C1", "gdbserver sees no packet of a condition that is a program")
 {
 	need_rejected_sigtrap();
@@ -319,6 +340,15 @@ TEST("packets.condition", "C1", "gdbserver sees no packet of a condition that is
 	EXPECT_EQ(between.take_for_server(0).size(), 0,
 		  "bytes for gdbserver that gdb has not sent");
 	between.end();
+}
+
+/* Its seed is in the diagnostics, whatever the verdict. */
+Random seeded()
+{
+	const uint64_t seed = nanoseconds_now();
+
+	note("seed %llu", static_cast<unsigned long long>(seed));
+	return Random(seed);
 }
 
 /* Each operation with an operand that is often right. */
@@ -368,7 +398,7 @@ TEST("packets.bytecode", "C1", "the kernel takes each program that random byteco
 
 	Child process = stopped_process();
 	Between between;
-	Random random(nanoseconds_now());
+	Random random = seeded();
 	int taken = 0, passed = 0;
 	char place[64];
 
@@ -427,7 +457,7 @@ TEST("packets.malformed", "C1", "perf_bpf_gdb survives what no gdb and no gdbser
 		"Z1,ffffffffffffffff,fffffffffffffffff;X",
 	};
 	constexpr int NUMBER = 4000;
-	Random random(nanoseconds_now());
+	Random random = seeded();
 	Between between;
 
 	for (int i = 0; i < NUMBER; i++) {
