@@ -16,9 +16,18 @@ class Test(typing.NamedTuple):
     file: str  # in selftests/
 
 
+class Cell(typing.NamedTuple):
+    table: str
+    row: str
+    column: str
+    test: str  # that fills it, or else
+    why: str  # it needs none
+
+
 class Suite(typing.NamedTuple):
     rules: dict  # C1 -> what holds
     tests: list
+    cells: list
 
     def rule_of(self):
         return {test.name: test.rule for test in self.tests}
@@ -29,7 +38,8 @@ def ask(binary, arch=ARCH):
     said = json.loads(subprocess.run([*arch.user, binary, "--rules"], capture_output=True, text=True,
                                      check=True).stdout)
     return Suite({rule["id"]: rule["what"] for rule in said["rules"]},
-                 [Test(test["name"], test["rule"], test["says"], test["file"]) for test in said["tests"]])
+                 [Test(test["name"], test["rule"], test["says"], test["file"]) for test in said["tests"]],
+                 [Cell(**cell) for cell in said["cells"]])
 
 
 def contract():

@@ -67,7 +67,7 @@ public:
 	void send(std::string data) { send(Packet{ Packet::NORMAL, std::move(data) }); }
 	void stop_acks() { framing_.stop_acks(); }
 
-	/* Sent packets wait here, so that a side that does not read keeps nothing from the other. */
+	/* Packets wait here, so that a side that does not read does not block the other one. */
 	bool has_output() const { return !output_.empty(); }
 	/* Writes a part of them. Does not block if poll() says that out() can be written to. */
 	void write_some();

@@ -15,6 +15,7 @@
 #include "lib/json.h"
 #include "lib/kernel.h"
 #include "lib/rights.h"
+#include "tests/cells.h"
 
 /* The contract. */
 static constexpr struct {
@@ -86,7 +87,7 @@ static void report(const Test &test, const Outcome &outcome)
 	fflush(stdout);
 }
 
-/* The rules and the tests that state them, for scripts. */
+/* The rules, the tests that state them, and the matrix of what happens to an event, for scripts. */
 static void print_rules()
 {
 	Json json;
@@ -101,6 +102,15 @@ static void print_rules()
 			.field("rule", test.rule)
 			.field("says", test.says)
 			.field("file", test.file)
+			.end();
+	json.end().name("cells").begin('[', true);
+	for (auto &cell : cells())
+		json.begin('{')
+			.field("table", cell.table)
+			.field("row", cell.row)
+			.field("column", cell.column)
+			.field("test", cell.test)
+			.field("why", cell.why)
 			.end();
 	json.end().end();
 }

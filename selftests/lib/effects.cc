@@ -59,13 +59,16 @@ constinit const Effect effects[EFFECTS] = {
 	},
 };
 
-Observed observe(const Setup &setup, Verdict verdict)
+Observed observe(const Setup &setup, Verdict verdict, const Subject &subject)
 {
 	Observed seen = {};
-	std::optional<Filter> filter; /* loaded only if needed: the kernel may have no BPF */
+	std::optional<Filter> own; /* loaded only if needed: the kernel may have no BPF */
+	Filter *filter = nullptr;
+	uint64_t runs = 0;
 	Signals signals({ SIGIO, SIGTRAP, SETSIG });
-	Event event(with_sigtrap(breakpoint(hit), setup.sigtrap));
+	Event event(with_sigtrap(subject.attr, setup.sigtrap), subject.pid, subject.cpu);
 	std::optional<Ring> ring;
+	Fd link;
 
 	if (setup.ring)
 		ring.emplace(event);
@@ -75,9 +78,13 @@ Observed observe(const Setup &setup, Verdict verdict)
 		event.async(SETSIG, gettid());
 
 	if (verdict.attached) {
-		filter.emplace();
+		filter = subject.filter ? subject.filter : &own.emplace();
+		runs = filter->runs();
 		filter->returns(verdict.returns);
-		event.must_attach(*filter);
+		if (subject.halfway && filter->can_link())
+			link = filter->link(event);
+		else
+			event.must_attach(*filter);
 	}
 
 	if (setup.limit)
@@ -86,7 +93,9 @@ Observed observe(const Setup &setup, Verdict verdict)
 		event.enable();
 
 	for (uint64_t i = 0; i < HITS; i++) {
-		hit(i);
+		if (i == HITS / 2 && subject.halfway)
+			subject.halfway(event, link);
+		subject.hit();
 		/*
 		 * The kernel sets rb->poll when it raises the wakeup of a sample, so this shows
 		 * whether a task that sleeps in poll() would wake up and find the event ready.
@@ -96,7 +105,6 @@ Observed observe(const Setup &setup, Verdict verdict)
 	}
 
 	seen.count = event.count();
-	seen.runs = filter ? filter->runs() : 0;
 	seen.sigio = Signals::count(SIGIO);
 	seen.setsig = Signals::count(SETSIG);
 	seen.hups = Signals::count(SETSIG, POLL_HUP);
@@ -105,14 +113,17 @@ Observed observe(const Setup &setup, Verdict verdict)
 		ring->drain();
 		seen.samples = ring->samples();
 	}
+	/* Last, because a page fault can hit meanwhile. */
+	seen.runs = filter ? filter->runs() - runs : 0;
 
 	/* Accepted hits use up the rest of the limit; the difference was taken before. */
 	if (setup.limit) {
 		if (filter)
 			filter->returns(1);
 		for (uint64_t i = 0; i < LIMIT; i++)
-			hit(i);
+			subject.hit();
 		seen.taken = LIMIT - (event.count() - seen.count);
+		seen.stopped = event.count() == seen.count;
 	}
 	event.disable();
 	return seen;

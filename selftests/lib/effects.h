@@ -7,6 +7,9 @@
 
 #include <cstdint>
 
+#include <functional>
+
+#include "lib/event.h"
 #include "lib/hit.h"
 
 /* O_ASYNC: off, plain SIGIO to the process, or F_SETSIG with F_OWNER_TID. */
@@ -31,6 +34,7 @@ struct Observed {
 	uint64_t sigtrap; /* SIGTRAP with si_code TRAP_PERF */
 	uint64_t hups; /* F_SETSIG signals with si_code POLL_HUP */
 	uint64_t taken; /* from the limit: LIMIT minus the further hits that used up the rest */
+	bool stopped; /* with a limit: further hits were not counted */
 };
 
 struct Effect {
@@ -56,5 +60,19 @@ struct Verdict {
 constexpr Verdict no_program = { false, 0 };
 constexpr Verdict rejects = { true, 0 };
 
-/* Opens a breakpoint in the calling thread, hits it HITS times, and returns what happened. */
-Observed observe(const Setup &setup, Verdict verdict);
+class Filter;
+
+/* What is observed: by default a breakpoint in the calling thread. */
+struct Subject {
+	perf_event_attr attr = breakpoint(::hit);
+	void (*hit)() = [] { ::hit(0); };
+	pid_t pid = 0;
+	int cpu = -1;
+	/* Called after half of the hits, with the event and the link of its program. */
+	std::function<void(Event &event, Fd &link)> halfway = {};
+	/* Attached instead of a program that is loaded for this. */
+	Filter *filter = nullptr;
+};
+
+/* Opens the event, hits it HITS times, and returns what happened. */
+Observed observe(const Setup &setup, Verdict verdict, const Subject &subject = {});

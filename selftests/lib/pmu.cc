@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <string>
 
@@ -78,6 +79,17 @@ void Hits::make(uint64_t hits, int cpu) const
 
 	if (write(file_.get(), text, length) != length)
 		setup_failed("write to a file of perf_bpf_pmu", errno);
+}
+
+void Hits::make_in(const char *function) const
+{
+	const Fd file(open("/sys/kernel/debug/perf_bpf_pmu/nmi_in", O_WRONLY | O_CLOEXEC));
+	const ssize_t length = strlen(function);
+
+	if (!file.valid())
+		lacks_pmu("the test PMU cannot raise an NMI here");
+	if (write(file.get(), function, length) != length)
+		unavailable("the kernel has no kprobe on the function");
 }
 
 Visitor::Visitor()

@@ -63,6 +63,9 @@ public:
 	/* On the CPU of the caller, or on @cpu. */
 	void make(uint64_t hits, int cpu = -1) const;
 
+	/* In an NMI at the next call of a function of the kernel, once. */
+	void make_in(const char *function) const;
+
 private:
 	Fd file_;
 	std::unique_ptr<EnoughSampling> rate_;

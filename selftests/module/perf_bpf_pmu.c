@@ -21,6 +21,9 @@
  * events as large PEBS. With PERF_BPF_PMU_CALLCHAIN the driver puts the callchain into the sample
  * before it calls the core, like the drivers of PEBS and IBS.
  *
+ * To interrupt the kernel in the middle of something, "echo FUNCTION > nmi_in" (on x86) makes one
+ * hit in an NMI at the next call of FUNCTION.
+ *
  * From Linux 6.15 on a PMU can be unregistered while it has events, such as that of an uncore
  * device whose driver root unbinds. "echo 1" and "echo 0" to the file "visitor" register and
  * unregister perf_bpf_visitor, which counts nothing.
@@ -349,6 +352,72 @@ static const struct file_operations hit_fops = {
 	.write	= hit,
 };
 
+#ifdef CONFIG_X86_LOCAL_APIC
+static DEFINE_MUTEX(in_mutex);
+static char in_name[KSYM_NAME_LEN];
+static atomic_t in_armed;
+
+static int on_call(struct kprobe *probe, struct pt_regs *regs)
+{
+	if (atomic_xchg(&in_armed, 0))
+		raise(NMI, 1, -1);
+	return 0;
+}
+
+static struct kprobe in_function = { .pre_handler = on_call };
+
+static void forget_function(void)
+{
+	if (in_function.symbol_name)
+		unregister_kprobe(&in_function);
+	in_function = (struct kprobe){ .pre_handler = on_call };
+}
+
+static ssize_t nmi_in(struct file *file, const char __user *from, size_t size, loff_t *pos)
+{
+	int err;
+
+	if (size >= sizeof(in_name))
+		return -EINVAL;
+	mutex_lock(&in_mutex);
+	forget_function();
+	memset(in_name, 0, sizeof(in_name));
+	if (copy_from_user(in_name, from, size)) {
+		err = -EFAULT;
+		goto out;
+	}
+	strim(in_name);
+	in_function.symbol_name = in_name;
+	err = register_kprobe(&in_function);
+	if (err)
+		in_function.symbol_name = NULL;
+	else
+		atomic_set(&in_armed, 1);
+out:
+	mutex_unlock(&in_mutex);
+	return err ?: size;
+}
+
+static const struct file_operations nmi_in_fops = {
+	.owner	= THIS_MODULE,
+	.open	= simple_open,
+	.write	= nmi_in,
+};
+
+static void add_nmi_in(struct dentry *dir)
+{
+	debugfs_create_file("nmi_in", 0200, dir, NULL, &nmi_in_fops);
+}
+#else
+static void forget_function(void)
+{
+}
+
+static void add_nmi_in(struct dentry *dir)
+{
+}
+#endif
+
 static int pmu_add(struct perf_event *event, int flags)
 {
 	struct cpu_counters *cpu = this_cpu_ptr(&cpu_counters);
@@ -622,6 +691,7 @@ static int __init perf_bpf_pmu_init(void)
 	for (i = 0; i < CONTEXTS; i++)
 		if (contexts[i].send)
 			debugfs_create_file(contexts[i].name, 0200, dir, (void *)i, &hit_fops);
+	add_nmi_in(dir);
 	add_visitor(dir);
 	return 0;
 
@@ -637,6 +707,7 @@ static void __exit perf_bpf_pmu_exit(void)
 	int cpu;
 
 	debugfs_remove_recursive(dir);
+	forget_function();
 	end_visit();
 	perf_pmu_unregister(&bpf_pmu);
 	unhook_nmi();

@@ -2,6 +2,7 @@
 /* Attaching and detaching programs, moving breakpoints, inheriting events: C2, C5, C6, C9. */
 #include <cerrno>
 
+#include "lib/gate.h"
 #include "tests/common.h"
 
 static void check_attached(bool by_link, bool enabled_first)
@@ -180,6 +181,89 @@ TEST_OF("attach.modify.keeps_limit", "C9", "MODIFY_ATTRIBUTES keeps what remains
 TEST_OF("attach.modify.rejected", "C1",
 	"rejected hits before and after MODIFY_ATTRIBUTES take nothing from the limit",
 	check_limit_over_a_move(HITS))
+
+TEST("attach.modify.cookie", "C9", "MODIFY_ATTRIBUTES keeps the cookie of the program")
+{
+	constexpr uint64_t COOKIE = 0xC00C'1E00'0000'0001;
+	Filter filter(Program::CHECKS_COOKIE);
+	Event event(breakpoint(hit));
+	int err;
+	Fd link = filter.link(event, &err, COOKIE);
+
+	if (!link.valid())
+		setup_failed("bpf_link_create", err);
+	filter.checks(COOKIE, 0);
+	event.enable();
+	hit_times(HITS);
+	event.modify(enabled(breakpoint(hit_other)));
+	hit_other_times(HITS);
+	expect_hits(event, filter, 2 * HITS);
+	EXPECT_EQ(filter.look().wrong_cookies, 0, "runs that saw another cookie");
+}
+
+TEST("attach.modify.sig_data", "C9",
+     "after MODIFY_ATTRIBUTES an accepted hit has the new sig_data, and a rejected hit no SIGTRAP")
+{
+	perf_event_attr attr = with_sigtrap(breakpoint(hit));
+	Filter filter;
+	Signals signals({ SIGTRAP });
+	Event event(attr);
+
+	event.enable(filter);
+	for (uint64_t data : { 1, 2, 3 }) {
+		attr.sig_data = data;
+		event.modify(enabled(attr));
+		filter.returns(0);
+		hit_times(HITS);
+		filter.returns(1);
+		hit(0);
+		EXPECT_EQ(Signals::count(SIGTRAP, TRAP_PERF), data, "SIGTRAPs");
+		EXPECT_EQ(trap_info(Signals::last(SIGTRAP)).data, data, "is si_perf_data");
+	}
+}
+
+/* A child has inherited the event when its parent moves it. */
+static void check_modify_inherited(bool accept)
+{
+	if (kernel_before(5, 13))
+		unavailable("MODIFY_ATTRIBUTES does not reach children (before 5.13)");
+
+	Filter filter;
+	Gate ready, moved;
+	Signals signals({ SETSIG });
+	Event event(inherited(breakpoint(hit)));
+	/* The second event prevents the kernel from swapping the contexts of parent and child. */
+	Event not_inherited(breakpoint(hit_other));
+
+	event.async(SETSIG, gettid());
+	filter.returns(accept);
+	event.enable(filter);
+
+	Child child([&] {
+		ready.open();
+		moved.pass();
+		hit_times(HITS);
+		hit_other_times(HITS);
+		return 0;
+	});
+
+	ready.pass();
+	event.modify(enabled(inherited(breakpoint(hit_other))));
+	moved.open();
+	EXPECT_STATUS(child.wait(), 0, "the child");
+	expect_hits(event, filter, HITS);
+	hit_other_times(HITS);
+	expect_hits(event, filter, 2 * HITS);
+	EXPECT_EQ(Signals::count(SETSIG), accept ? 2 * HITS : 0, "signals");
+}
+
+TEST_OF("attach.modify.inherited.rejected", "C9",
+	"MODIFY_ATTRIBUTES moves the event of a child, too, whose hits are still rejected",
+	check_modify_inherited(false))
+
+TEST_OF("attach.modify.inherited.accepted", "C9",
+	"MODIFY_ATTRIBUTES moves the event of a child, too, whose hits are still accepted",
+	check_modify_inherited(true))
 
 /* A child that inherits the event hits HITS times, and then its parent does. */
 static void check_inherited(bool accept)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Which hits an event counts, and for how long: threads, children, exec(), CPUs, descriptors. */
 #include <bpf/bpf.h>
+#include <elf.h>
 #include <linux/sched.h>
 #include <sched.h>
 #include <poll.h>
@@ -10,6 +11,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <optional>
 #include <thread>
 
@@ -239,6 +241,74 @@ static void passed_on(bool accept)
 	expect_delivered(ring, when(accept, LIMIT - 1));
 }
 
+/* In a new program: this one, which adds a test each time that it calls add_test(). */
+static void after_exec(bool accept)
+{
+	constexpr uint64_t AT_LEAST = 100;
+	Elf64_Ehdr header = {};
+
+	std::ifstream("/proc/self/exe", std::ios::binary)
+		.read(reinterpret_cast<char *>(&header), sizeof(header));
+	if (header.e_type != ET_EXEC)
+		unavailable("the suite is at another address after exec()");
+
+	for (Async async : { Async::TO_THREAD, Async::TO_PROCESS })
+		for (bool limit : { false, true }) {
+			Gate gate;
+			Pipe list;
+			Filter filter;
+			Signals signals({ SETSIG, SIGIO });
+			Child child([&] {
+				gate.pass();
+				dup2(list.in.get(), STDOUT_FILENO);
+				execl("/proc/self/exe", "perf_bpf_filter", "--list", nullptr);
+				return 1;
+			});
+			Event event(breakpoint(add_test), child.pid());
+			Ring ring(event);
+
+			if (async == Async::TO_THREAD)
+				event.async(SETSIG, gettid());
+			else
+				event.async();
+			filter.returns(accept);
+			event.must_attach(filter);
+			if (limit)
+				event.must_refresh(LIMIT);
+			else
+				event.enable();
+			list.in.close();
+			gate.open();
+
+			char text[4096];
+			ssize_t n = read(list.out.get(), text, sizeof(text));
+
+			/* The list does not fit into the pipe, so the program is still there. */
+			EXPECT_VALUE(ring.poll_ready(), accept, "poll() found the event ready");
+			while (n > 0)
+				n = read(list.out.get(), text, sizeof(text));
+			EXPECT_STATUS(child.wait(), 0, "the new program");
+			ring.drain();
+
+			const uint64_t count = event.count();
+
+			if (limit && accept)
+				EXPECT_EQ(count, LIMIT, "hits counted in the new program");
+			else
+				EXPECT_GE(count, AT_LEAST, "hits counted in the new program");
+			EXPECT_EQ(filter.runs(), count, "runs of the program");
+			EXPECT_EQ(ring.samples(), when(accept, count), "samples");
+			if (async == Async::TO_THREAD) {
+				EXPECT_EQ(Signals::count(SETSIG), when(accept, count), "signals");
+				EXPECT_EQ(Signals::count(SETSIG, POLL_HUP), limit && accept,
+					  "POLL_HUPs");
+			} else {
+				/* A SIGIO that is pending is not queued again. */
+				EXPECT_VALUE(Signals::count(SIGIO) > 0, accept, "SIGIO was sent");
+			}
+		}
+}
+
 static void period(bool accept)
 {
 	constexpr uint64_t PERIOD = 4, OVERFLOWS = HITS + HITS / PERIOD + HITS;
@@ -343,6 +413,8 @@ static const Pair pairs[] = {
 	  "an event that was opened by another process and passed on keeps its rejecting program",
 	  "an event that was opened by another process and passed on keeps its accepting program",
 	  passed_on },
+	{ "after_exec", "hits in the program that exec() has started are rejected",
+	  "hits in the program that exec() has started are accepted", after_exec },
 	{ "period", "after IOC_PERIOD the program rejects exactly the hits that complete a period",
 	  "after IOC_PERIOD the program accepts exactly the hits that complete a period", period },
 	{ "pinned", "a pinned link keeps its event and rejecting program without any descriptor",
@@ -441,6 +513,58 @@ TEST("life.period.throttle", "C4",
 	EXPECT_EQ(event.count(), ROUNDS * (MANY + 1), "hits counted");
 	EXPECT_EQ(samples, ROUNDS * MANY, "samples, one for each complete period");
 	EXPECT_EQ(throttled, 0, "PERF_RECORD_THROTTLE records");
+}
+
+/* Without a program, and with one that accepts. */
+TEST("life.limit.enable", "C10",
+     "a breakpoint that used up its limit is hit again after ENABLE, then without a limit")
+{
+	for (bool attached : { false, true }) {
+		Filter filter;
+		Signals signals({ SETSIG });
+		Event event(breakpoint(hit));
+
+		event.async(SETSIG, gettid());
+		filter.returns(1);
+		if (attached)
+			event.must_attach(filter);
+		event.must_refresh(LIMIT);
+		hit_times(HITS);
+		EXPECT_EQ(event.count(), LIMIT, "hits counted until the limit");
+		event.enable();
+		hit_times(HITS);
+		EXPECT_EQ(event.count(), LIMIT + HITS, "hits counted after ENABLE");
+		EXPECT_EQ(filter.runs(), when(attached, LIMIT + HITS), "runs of the program");
+		EXPECT_EQ(Signals::count(SETSIG), LIMIT + HITS, "signals");
+		EXPECT_EQ(Signals::count(SETSIG, POLL_HUP), 1, "POLL_HUPs");
+	}
+}
+
+TEST("life.limit.disabled", "C9", "DISABLE and ENABLE keep what remains of the limit")
+{
+	Filter filter;
+	Signals signals({ SETSIG });
+	Event event(breakpoint(hit));
+
+	event.async(SETSIG, gettid());
+	event.must_attach(filter);
+	event.must_refresh(LIMIT);
+	for (uint64_t taken = 1; taken <= LIMIT; taken++) {
+		filter.returns(0);
+		hit_times(HITS);
+		filter.returns(1);
+		hit(0);
+		if (taken == LIMIT)
+			break;
+		event.disable();
+		hit_times(HITS);
+		event.enable();
+		EXPECT_EQ(Signals::count(SETSIG, POLL_HUP), 0, "POLL_HUPs before the limit");
+	}
+	hit_times(HITS);
+	expect_hits(event, filter, LIMIT * (HITS + 1));
+	EXPECT_EQ(Signals::count(SETSIG), LIMIT, "signals");
+	EXPECT_EQ(Signals::count(SETSIG, POLL_HUP), 1, "POLL_HUPs");
 }
 
 TEST("life.close", "C6", "closing an event releases its program; other events keep theirs")

@@ -244,13 +244,14 @@ private:
 static void check_shared(const Shared &shared)
 {
 	constexpr uint64_t ENOUGH = 100'000;
+	constexpr uint64_t ENOUGH_MEETINGS = 20;
 	constexpr double SECONDS = 4;
 	const int cpu = usable_cpus().front();
 	const sched_param realtime = { .sched_priority = 1 };
 	Sharing program(shared.name);
 	std::atomic<bool> stop = false;
 	std::atomic<uint64_t> rounds = 0;
-	uint64_t hits = 0, counted = 0;
+	uint64_t hits = 0, counted = 0, meetings = 0;
 	Pipe pipe;
 
 	program.prepare();
@@ -276,6 +277,7 @@ static void check_shared(const Shared &shared)
 		for (Bound bound(SECONDS, ENOUGH);
 		     program.globals()->runs >= counted && !bound.reached(hits);) {
 			usleep(50 + hits % 201);
+			meetings++;
 			hits += shared.hits(pipe.in.get(), pipe.out.get());
 			counted = event.count();
 			program.empty();
@@ -292,11 +294,14 @@ static void check_shared(const Shared &shared)
 
 	uint64_t runs = program.globals()->runs, wrong = program.globals()->wrong;
 
-	note("%lu of %lu hits lost, %lu rounds of bpf()", counted - runs, counted, rounds.load());
+	note("%lu of %lu hits lost, %lu rounds of bpf(), preempted %lu times", counted - runs,
+	     counted, rounds.load(), meetings);
 	if (wrong)
 		note("%lu times a helper failed, the last time with %ld", wrong,
 		     long(program.globals()->said));
 	EXPECT_GE(counted, hits, "hits counted");
+	if (runs == counted)
+		EXPECT_GE(meetings, ENOUGH_MEETINGS, "times that the task in bpf() was preempted");
 	EXPECT_EQ(runs, counted, "runs of the program");
 	EXPECT_EQ(wrong, 0, "runs whose helpers failed");
 }

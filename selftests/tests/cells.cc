@@ -1,0 +1,471 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * C1, C2 and C3 as a matrix: each kind of event with each side effect, each kind of event in each
+ * place, and each side effect across each change of the event. A test measures three times: without
+ * a program, with one that accepts and with one that rejects. Accepted hits must have what hits
+ * without a program have; rejected hits must have nothing.
+ */
+#include "tests/cells.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <fstream>
+#include <iterator>
+#include <optional>
+
+#include "lib/cgroup.h"
+#include "lib/clock.h"
+#include "lib/gate.h"
+#include "lib/pmu.h"
+#include "tests/common.h"
+
+namespace {
+
+/* What hits are made with. A child of the test inherits it. */
+struct {
+	volatile uint64_t
+		*word; /* on a page of its own, at an address that only this test writes */
+	char *page; /* for page faults */
+	std::optional<Pipe> pipe;
+	std::optional<Hits> pmu;
+	void (*target)(uint64_t value) = hit;
+} with;
+
+struct Kind {
+	const char *name, *title;
+	perf_event_attr (*attr)();
+	void (*hit)();
+	bool exact = true; /* one overflow per hit; otherwise there may be more or fewer */
+	std::optional<Context> context = {}; /* of a PMU event */
+};
+
+perf_event_attr sampling(perf_event_attr attr, bool exclude_kernel)
+{
+	attr.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_ADDR;
+	attr.wakeup_events = 1;
+	attr.exclude_kernel = exclude_kernel;
+	return attr;
+}
+
+void read_into_word()
+{
+	char byte = 'x';
+
+	if (write(with.pipe->in.get(), &byte, 1) != 1 ||
+	    read(with.pipe->out.get(), const_cast<uint64_t *>(with.word), 1) != 1)
+		setup_failed("write to and read from a pipe", errno);
+}
+
+void fault()
+{
+	*static_cast<volatile char *>(with.page) = 1;
+	madvise(with.page, sysconf(_SC_PAGESIZE), MADV_DONTNEED);
+}
+
+void raise_pmu()
+{
+	with.pmu->make(1);
+}
+
+constexpr uint64_t TICK = 1'000'000; /* ns */
+
+/* Longer than a tick: on a busy host some come late, and two late ones are one overflow. */
+void tick()
+{
+	spin(3);
+}
+
+const Kind kinds[] = {
+	{ "execute", "execute breakpoint", [] { return breakpoint(hit); }, [] { with.target(0); } },
+	{ "write", "watchpoint",
+	  [] { return breakpoint(Access::WRITE, with.word, sizeof(*with.word)); },
+	  [] { *with.word = 1; } },
+	{ "kernel_write", "watchpoint that the kernel hits",
+	  [] {
+		  need_kernel_hits();
+		  return sampling(breakpoint(Access::WRITE, with.word, 1), false);
+	  },
+	  read_into_word },
+	{ "cpu_clock", "CPU clock",
+	  [] { return sampling(software(PERF_COUNT_SW_CPU_CLOCK, TICK), false); }, tick, false },
+	{ "task_clock", "task clock",
+	  [] { return sampling(software(PERF_COUNT_SW_TASK_CLOCK, TICK), true); }, tick, false },
+	{ "page_fault", "page fault",
+	  [] { return sampling(software(PERF_COUNT_SW_PAGE_FAULTS, 1), true); }, fault, false },
+	{ "switch", "context switch",
+	  [] { return sampling(software(PERF_COUNT_SW_CONTEXT_SWITCHES, 1), false); },
+	  be_rescheduled, false },
+	{ "nmi", "PMU overflow in an NMI", [] { return hardware(); }, raise_pmu, true, NMI },
+	{ "irq", "PMU overflow in a hard interrupt", [] { return hardware(); }, raise_pmu, true,
+	  IRQ },
+	{ "task", "PMU overflow in task context", [] { return hardware(); }, raise_pmu, true,
+	  TASK },
+};
+
+void prepare(const Kind &kind)
+{
+	const size_t page = sysconf(_SC_PAGESIZE);
+	auto *pages = static_cast<char *>(
+		mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+
+	if (pages == MAP_FAILED)
+		setup_failed("mmap", errno);
+	with.word = reinterpret_cast<uint64_t *>(pages);
+	with.page = pages + page;
+	with.pipe.emplace();
+	if (kind.context)
+		with.pmu.emplace(*kind.context);
+}
+
+/* Exact kinds have the same numbers each time, the others at least one effect. */
+void compare(bool exact, const Effect &effect, const Observed &bare, const Observed &accepted)
+{
+	if (exact) {
+		EXPECT_VALUE(accepted.*effect.seen, bare.*effect.seen, effect.title);
+		EXPECT_EQ(accepted.count, bare.count, "accepted hits, as many as without program");
+		return;
+	}
+	if (effect.seen == &Observed::taken) {
+		EXPECT_TRUE(bare.stopped && accepted.stopped, "the limit has stopped the event");
+		EXPECT_EQ(accepted.runs, LIMIT, "runs of the program until the limit");
+		return;
+	}
+	EXPECT_GT(bare.*effect.seen, 0, "effects without a program");
+	EXPECT_GT(accepted.*effect.seen, 0, "effects of accepted hits");
+	EXPECT_LE(accepted.*effect.seen, accepted.runs, "effects of accepted hits");
+}
+
+void check_effect(const Kind &kind, const Effect &effect)
+{
+	prepare(kind);
+
+	Filter filter;
+	const Subject subject = { .attr = kind.attr(), .hit = kind.hit, .filter = &filter };
+	const Observed bare = observe(effect.setup, no_program, subject),
+		       accepted = observe(effect.setup, { true, 1 }, subject),
+		       rejected = observe(effect.setup, rejects, subject);
+
+	compare(kind.exact, effect, bare, accepted);
+	if (kind.exact) {
+		EXPECT_EQ(bare.count, effect.accepted_count, "hits counted without a program");
+		EXPECT_VALUE(bare.*effect.seen, effect.accepted_seen, "without a program");
+		EXPECT_EQ(rejected.count, HITS, "rejected hits counted");
+		EXPECT_EQ(rejected.runs, HITS, "runs of the program for rejected hits");
+		EXPECT_VALUE(rejected.*effect.seen, 0, effect.title);
+	} else {
+		EXPECT_GT(rejected.runs, 0, "runs of the program for rejected hits");
+		if (effect.seen == &Observed::taken)
+			EXPECT_GT(rejected.runs, LIMIT, "runs of the program for rejected hits");
+		else
+			EXPECT_VALUE(rejected.*effect.seen, 0, effect.title);
+	}
+}
+
+struct Placement {
+	const char *name, *title;
+	/* Of what it consists; all others are false. */
+	bool leader = false, sibling = false, inherited = false, on_cpu = false, cgroup = false;
+};
+
+const Placement placements[] = {
+	{ .name = "leader", .title = "that leads a group", .leader = true },
+	{ .name = "sibling", .title = "that is not the leader of its group", .sibling = true },
+	{ .name = "inherited", .title = "that a child has inherited", .inherited = true },
+	{ .name = "inherited_group",
+	  .title = "that a child has inherited with its group",
+	  .sibling = true,
+	  .inherited = true },
+	{ .name = "inherited_ring",
+	  .title = "that a child has inherited, with a ring per CPU",
+	  .inherited = true,
+	  .on_cpu = true },
+	{ .name = "cpu", .title = "for all tasks on a CPU", .on_cpu = true },
+	{ .name = "cgroup", .title = "for a cgroup", .on_cpu = true, .cgroup = true },
+};
+
+struct Seen {
+	uint64_t count, runs, samples, signals;
+	bool has_ring;
+};
+
+Seen use(const Kind &kind, const Placement &where, Filter &filter, Verdict verdict)
+{
+	const int cpu = usable_cpus().front();
+	const auto make_hits = [&] {
+		for (uint64_t i = 0; i < HITS; i++)
+			kind.hit();
+		return 0;
+	};
+	perf_event_attr attr = kind.attr(), beside = software(PERF_COUNT_SW_DUMMY);
+	std::optional<Cgroup> cgroup;
+	std::optional<Event> event, other;
+	std::optional<Ring> ring;
+	Signals signals({ SETSIG });
+	const uint64_t runs = filter.runs();
+
+	run_on(cpu);
+	attr.inherit = beside.inherit = where.inherited;
+	attr.disabled = !where.sibling;
+	beside.disabled = where.sibling;
+	if (where.sibling)
+		other.emplace(beside);
+	if (where.cgroup)
+		event.emplace(cgroup.emplace().open(attr, cpu));
+	else
+		event.emplace(attr, where.on_cpu && !where.inherited ? -1 : 0,
+			      where.on_cpu ? cpu : -1, other ? &*other : nullptr);
+	if (where.leader)
+		other.emplace(beside, 0, -1, &*event);
+	/* The kernel has no rings for inherited events of a task. */
+	if (!where.inherited || where.on_cpu)
+		ring.emplace(*event);
+	event->async(SETSIG, gettid());
+	filter.returns(verdict.returns);
+	if (verdict.attached)
+		event->must_attach(filter);
+
+	Event &leader = where.sibling ? *other : *event;
+
+	leader.enable();
+	if (where.cgroup || where.inherited) {
+		Gate gate;
+		Child child([&] {
+			gate.pass();
+			return make_hits();
+		});
+
+		if (cgroup)
+			cgroup->add(child.pid());
+		gate.open();
+		EXPECT_STATUS(child.wait(), 0, "the child");
+	} else {
+		make_hits();
+	}
+	leader.disable();
+	if (ring)
+		ring->drain();
+	return { event->count(), filter.runs() - runs, ring ? ring->samples() : 0,
+		 Signals::count(SETSIG), ring.has_value() };
+}
+
+void check_place(const Kind &kind, const Placement &where)
+{
+	prepare(kind);
+
+	Filter filter;
+	const Seen bare = use(kind, where, filter, no_program),
+		   accepted = use(kind, where, filter, { true, 1 }),
+		   rejected = use(kind, where, filter, rejects);
+
+	EXPECT_EQ(rejected.samples, 0, "samples of rejected hits");
+	EXPECT_EQ(rejected.signals, 0, "signals for rejected hits");
+	EXPECT_GT(bare.signals, 0, "signals without a program");
+	EXPECT_GT(accepted.signals, 0, "signals for accepted hits");
+	if (accepted.has_ring)
+		EXPECT_EQ(accepted.samples, accepted.runs, "samples of accepted hits");
+	if (kind.exact) {
+		for (const Seen &seen : { bare, accepted, rejected })
+			EXPECT_EQ(seen.count, HITS, "hits counted");
+		for (const Seen &seen : { accepted, rejected })
+			EXPECT_EQ(seen.runs, HITS, "runs of the program");
+		if (bare.has_ring)
+			EXPECT_EQ(bare.samples, HITS, "samples without a program");
+		/* An inherited event and the owner of its ring may send a signal each. */
+		for (const Seen &seen : { bare, accepted }) {
+			EXPECT_GE(seen.signals, HITS, "signals");
+			EXPECT_LE(seen.signals, (1 + where.inherited) * HITS, "signals");
+		}
+	} else {
+		EXPECT_GT(rejected.runs, 0, "runs of the program for rejected hits");
+		EXPECT_LE(accepted.signals, (1 + where.inherited) * accepted.runs,
+			  "signals for accepted hits");
+	}
+}
+
+perf_event_attr moved_to(void (*function)(uint64_t value), bool sigtrap)
+{
+	perf_event_attr attr = with_sigtrap(breakpoint(function), sigtrap);
+
+	attr.disabled = 0;
+	return attr;
+}
+
+/* The first one may have to stay. */
+int hotplug_cpu()
+{
+	return usable_cpus().back();
+}
+
+/* Takes a CPU offline, and brings it back. */
+class Offline {
+public:
+	explicit Offline(int cpu)
+		: path_("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/online")
+	{
+		if (!set(false))
+			unavailable("the CPU cannot be taken offline");
+	}
+	~Offline()
+	{
+		/* It may be busy for a moment. */
+		for (int tries = 0; !set(true) && tries < 100; tries++)
+			usleep(10'000);
+	}
+	Offline(const Offline &) = delete;
+
+private:
+	bool set(bool online) const { return bool(std::ofstream(path_) << online << std::flush); }
+
+	const BlockedSignals blocked_; /* one would interrupt the writing */
+	const std::string path_;
+};
+
+struct Moment {
+	const char *name, *title;
+	void (*happens)(Event &event, Fd &link, bool sigtrap);
+	bool detaches = false; /* the second half of the hits has no program */
+	bool on_cpu = false;
+};
+
+const Moment moments[] = {
+	{ "modify", "MODIFY_ATTRIBUTES",
+	  [](Event &event, Fd &, bool sigtrap) {
+		  with.target = hit_other;
+		  event.modify(moved_to(hit_other, sigtrap));
+	  } },
+	{ "disable", "DISABLE and ENABLE",
+	  [](Event &event, Fd &, bool) {
+		  event.disable();
+		  hit_times(HITS);
+		  event.enable();
+	  } },
+	{ "refresh", "REFRESH", [](Event &event, Fd &, bool) { event.must_refresh(LIMIT); } },
+	{ "fork", "the life of a child", [](Event &, Fd &, bool) { in_child([] {}); } },
+	{ "detach", "the end of the link", [](Event &, Fd &link, bool) { link.close(); }, true },
+	{ "reattach", "a second attachment of a program",
+	  [](Event &event, Fd &link, bool) {
+		  static Filter again;
+
+		  if (!link.valid())
+			  return;
+		  link.close();
+		  event.must_attach(again);
+	  } },
+	{ "hotplug", "the CPU going offline and coming back",
+	  [](Event &, Fd &, bool) {
+		  run_on(usable_cpus().front());
+		  {
+			  const Offline offline(hotplug_cpu());
+		  }
+		  run_on(hotplug_cpu());
+	  },
+	  false, true },
+	{ "exec", "exec()", nullptr },
+	{ "exit", "the exit of the task", nullptr },
+};
+
+void check_moment(const Effect &effect, const Moment &moment)
+{
+	const Setup &setup = effect.setup;
+	Filter filter;
+	Subject subject = { .hit = kinds[0].hit, .filter = &filter };
+	const auto measure = [&](Verdict verdict) {
+		with.target = hit;
+		return observe(setup, verdict, subject);
+	};
+
+	prepare(kinds[0]);
+	subject.halfway = [&](Event &event, Fd &link) {
+		moment.happens(event, link, setup.sigtrap);
+	};
+	if (moment.detaches && !filter.can_link())
+		unavailable("a program that is attached by ioctl cannot be detached (before 5.15)");
+	if (moment.on_cpu) {
+		if (usable_cpus().size() < 2)
+			unavailable("the test needs two CPUs");
+		if (!pmu_type())
+			unavailable("a CPU is taken offline only where the test PMU is loaded");
+		subject.pid = -1;
+		subject.cpu = hotplug_cpu();
+		run_on(subject.cpu);
+	}
+
+	const Observed bare = measure(no_program), accepted = measure({ true, 1 }),
+		       rejected = measure(rejects);
+
+	if (std::string(moment.name) != "reattach")
+		compare(true, effect, bare, accepted);
+	if (!moment.detaches)
+		EXPECT_VALUE(rejected.*effect.seen, 0, effect.title);
+	else
+		EXPECT_VALUE(rejected.*effect.seen, std::min(effect.accepted_seen, HITS / 2),
+			     "after the end of the link");
+}
+
+std::vector<Cell> &all()
+{
+	static std::vector<Cell> all;
+
+	return all;
+}
+
+/* Why a cell has no test of this file. A test that is named fills it. */
+const struct {
+	const char *table, *row, *column, *test, *why;
+} reasons[] = {
+	{ "moment", "sigtrap", "hotplug", "",
+	  "perf_event_alloc() refuses attr.sigtrap for an event without a task" },
+	{ "moment", "limit", "hotplug", "cells.moment.hup.hotplug", "" },
+	{ "moment", "sigtrap", "exec", "",
+	  "perf_copy_attr() requires attr.remove_on_exec with attr.sigtrap" },
+	{ "moment", "", "exec", "life.after_exec.rejected", "" },
+	{ "moment", "", "exit", "", "a task has no hits after perf_event_exit_task()" },
+};
+
+void add_cell(const std::string &table, const std::string &row, const std::string &column,
+	      const std::string &says, std::function<void()> run)
+{
+	const auto reason = std::find_if(std::begin(reasons), std::end(reasons), [&](auto &r) {
+		return table == r.table && (row == r.row || !*r.row) && column == r.column;
+	});
+	std::string name = "cells." + table + "." + row + "." + column;
+
+	if (reason != std::end(reasons)) {
+		all().push_back({ table, row, column, reason->test, reason->why });
+		return;
+	}
+	all().push_back({ table, row, column, name, "" });
+	add_test({ std::move(name), "C1", says, std::move(run) });
+}
+
+const bool added = [] {
+	for (const Kind &kind : kinds) {
+		for (const Effect &effect : effects)
+			add_cell("effect", kind.name, effect.id,
+				 std::string(effect.title) + " of a " + kind.title +
+					 ": as without a program if it is accepted, or else none",
+				 [&] { check_effect(kind, effect); });
+		for (const Placement &where : placements)
+			add_cell("place", kind.name, where.name,
+				 "the program decides on the sample and signal of a " +
+					 std::string(kind.title) + " for an event " + where.title,
+				 [&] { check_place(kind, where); });
+	}
+	for (const Effect &effect : effects)
+		for (const Moment &moment : moments)
+			add_cell("moment", effect.id, moment.name,
+				 std::string(effect.title) +
+					 ": the program decides before and after " + moment.title,
+				 [&] { check_moment(effect, moment); });
+	return true;
+}();
+
+} // namespace
+
+const std::vector<Cell> &cells()
+{
+	return all();
+}
