@@ -3,8 +3,10 @@
 need not skip; the stock kernel must fail those that are listed, and no other. The tests of the theme "oops" run on the
 stock kernel in separate guests, which must crash."""
 import dataclasses
+import fnmatch
 import json
 import os
+import re
 import sys
 import typing
 
@@ -21,6 +23,8 @@ ROWS = {
         ("continue", "loses the next"), ("step", "does not stop"), ("handler", "hits too seldom", "hits again"))},
 }
 GOOD = {good for rows in ROWS.values() for _, good, *_ in rows.values()}
+# What a test says of a failed expectation (selftests/harness/run.cc); one that has no verdict says so in like words.
+EXPECTATION = re.compile(r"^# (\S+): expected (?!a verdict)", re.M)
 BAD = {word for rows in ROWS.values() for _, _, *bad in rows.values() for word in bad}
 
 
@@ -185,6 +189,31 @@ def judge(stock, patched, expected):
                 complaints.append((kernel, None, f"did not run {len(gone)} of the suite's {len(whole)} tests: "
                                    + " ".join(gone[:3]) + " ..." * (len(gone) > 3)))
     return complaints
+
+
+def killers(names, ran):
+    """What the tests say of a mutant that these names or globs must notice: (tests that do, reasons why it survives).
+    @ran: a tree.Ran.
+
+    Each name must fail. Of the tests that a glob matches at least one must fail, and none may pass; a skipped one does
+    not count, as the machine may lack what it needs. A test fails only by an expectation: any kernel that is broken
+    enough has errors when a test is set up, and tests that end without a verdict. A test of the theme "oops" notices
+    the mutant if the kernel crashes in it; of several of these, one is enough, as the guest has ended then."""
+    expectations, notice, survives = set(EXPECTATION.findall(ran.output)), [], []
+    crash = [test for name in deadly(names) for test in fnmatch.filter([ran.crashed or ""], name)]
+    for name in [name for name in names if name not in deadly(names)]:
+        passed, failed, skipped = (fnmatch.filter(results, name) for results in ran.results)
+        killed = [test for test in failed if test in expectations]
+        notice += killed
+        if passed:
+            survives.append(" ".join(passed))
+        elif not killed:
+            why = f"failed by an error, not by an expectation: {ktap.reasons(ran.output).get(failed[0], 'none given')}" \
+                if failed else "was skipped" if skipped else "did not run"
+            survives.append(f"{name}, which {why}")
+    if deadly(names) and not crash:
+        survives.append(" ".join(sorted(deadly(names))) + (f", the kernel crashed in {ran.crashed}" if ran.crashed else ""))
+    return notice + crash[:1], survives
 
 
 def count(guest, result):

@@ -4,6 +4,7 @@
 import pathlib
 import re
 import sys
+import types
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
@@ -140,6 +141,41 @@ def crashes(how, guests, complaints):
     return said, [("stock", *f"oops.{complaint}".split(": ", 1)) for complaint in complaints]
 
 
+# What a mutant must fail; what the tests say: "NAME=p", "f" by an expectation, "e" by an error, "v" without a verdict,
+# "s"; the test in which the kernel crashed; the tests that notice; why it survives.
+MUTANTS = (
+    ("a b", "a=f b=f", None, ["a", "b"], []),
+    ("a b", "a=f b=p", None, ["a"], ["b"]),
+    ("a b", "a=f b=s", None, ["a"], ["b, which was skipped"]),
+    ("a b", "a=f", None, ["a"], ["b, which did not run"]),
+    ("a", "a=e", None, [], ["a, which failed by an error, not by an expectation: perf_event_open: EINVAL"]),
+    ("a", "a=v", None, [], ["a, which failed by an error, not by an expectation: expected a verdict within 30 s, got none"]),
+    ("r.*", "r.1=f r.2=s r.3=f", None, ["r.1", "r.3"], []),
+    ("r.*", "r.1=f r.2=e", None, ["r.1"], []),
+    ("r.*", "r.1=f r.2=p", None, ["r.1"], ["r.2"]),
+    ("r.*", "r.1=s r.2=s", None, [], ["r.*, which was skipped"]),
+    ("a r.*", "r.1=f r.2=f", None, ["r.1", "r.2"], ["a, which did not run"]),
+    ("a", "a=f", "a", ["a"], []),
+    ("a", "", "a", [], ["a, which did not run"]),
+    ("oops.fork", "", "oops.fork", ["oops.fork"], []),
+    ("oops.*", "", "oops.fork", ["oops.fork"], []),
+    ("oops.exec oops.fork", "", "oops.fork", ["oops.fork"], []),
+    ("oops.exec", "", "oops.fork", [], ["oops.exec, the kernel crashed in oops.fork"]),
+    ("oops.fork", "oops.fork=f", None, [], ["oops.fork"]),
+    ("a oops.fork", "a=f", "oops.fork", ["a", "oops.fork"], []),
+    ("a oops.fork", "a=p", "oops.fork", ["oops.fork"], ["a"]),
+)
+LINES = {"p": "ok 1 {}", "s": "ok 1 {} # SKIP", "f": "# {0}: expected 1 hit, got 2 (t.cc:1)\nnot ok 1 {0}",
+         "e": "# {0}: perf_event_open: EINVAL\nnot ok 1 {0}",
+         "v": "# {0}: expected a verdict within 30 s, got none\nnot ok 1 {0}"}
+
+
+def mutants(names, said, crashed, notice, survives):
+    output = "".join(LINES[result].format(name) + "\n" for name, result in (test.split("=") for test in said.split()))
+    ran = types.SimpleNamespace(output=output, results=ktap.Said.of(output), crashed=crashed)
+    return verdict.killers(names.split(), ran), (notice, survives)
+
+
 def words():
     """The rows and words are those of the probe's source."""
     source = "".join((TOP / "selftests" / file).read_text()
@@ -151,7 +187,8 @@ def words():
 
 def main():
     tap = ktap.Printer("verdict: ")
-    for table, judged in ((PROBES, probes), (SKIPS, skips), (SUITE, suites), (CRASHES, crashes), ([()], words)):
+    for table, judged in ((PROBES, probes), (SKIPS, skips), (SUITE, suites), (CRASHES, crashes), (MUTANTS, mutants),
+                          ([()], words)):
         for row in table:
             said, wanted = judged(*row)
             tap.test(said == wanted, f"{judged.__name__} {row}" + ("" if said == wanted else f": {said}, not {wanted}"))
