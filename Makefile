@@ -63,7 +63,7 @@ stock:
 
 matrix:
 	@bases=$$(/usr/bin/python3 -B scripts/lab make at-hand) || exit; code=0; for base in $$bases; do \
-		scripts/verify $$base || code=1; $(X86) scripts/kabi $$base || code=1; \
+		scripts/verify --each-oops $$base || code=1; $(X86) scripts/kabi $$base || code=1; \
 		$(X86) scripts/bench --check $$base || code=1; done; \
 		$(X86) scripts/livepatch/verify || code=1; \
 		scripts/matrix && exit $$code

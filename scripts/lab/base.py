@@ -5,6 +5,7 @@ import fnmatch
 import hashlib
 import os
 import re
+import typing
 
 from lab import BUILD, TOP, die, replace
 from lab.arch import ARCH
@@ -139,6 +140,11 @@ class Base(Series):
         return [(path.suffix[1:], {test for test in read_fails(path, None) if not test.startswith("not ")})
                 for path in self.folder.glob("stock-fails.*")]
 
+    def skips(self, version):
+        """The list of what the patched kernel skips, or None if @version is of another line, or it does not exist."""
+        path = self.of_arch("skips")
+        return path if path.is_file() and f"{version}.".startswith(f"{self.name}.") else None
+
     def expected(self):
         """stock-fails, or what it is for $ARCH: stock-fails.ARCH has the names that come to it, and
         "not NAME" (or a pattern) for those that leave it."""
@@ -172,7 +178,7 @@ class Base(Series):
     def subject(self):
         """What a verdict is about, as a number: the series, the tests, the configuration."""
         sources = sorted(path for path in (TOP / "selftests").rglob("*") if path.suffix in (".cc", ".c", ".h"))
-        return digest([self.folder / "series", *sorted(self.folder.glob("stock-fails*")),
+        return digest([self.folder / "series", *sorted(self.folder.glob("stock-fails*")), *sorted(self.folder.glob("skips*")),
                        *sorted(self.folder.glob("*.patch")),
                        TOP / "Kconfig.fragment", *sources])
 
@@ -190,6 +196,8 @@ def read_fails(path, preempt="full", release=None, shipped=False, failed=()):
       # linux-6.8   to kernels of that line, another one than the base's, if @release is of it
       # shipped     to kernels as Debian ships them, whose configuration has more than Kconfig.fragment
       # may         to machines where it does fail: if it is in @failed
+
+    "# survives" limits nothing: see read_survived().
     """
     found = set()
     for line in path.read_text().splitlines():
@@ -203,14 +211,42 @@ def read_fails(path, preempt="full", release=None, shipped=False, failed=()):
     return found
 
 
+def read_survived(path):
+    """The tests of the theme "oops" that fail on the stock kernel and do not crash it: "oops.NAME # survives"."""
+    return set(re.findall(r"^(oops\.\S+) *# survives$", path.read_text(), re.M))
+
+
+class Skip(typing.NamedTuple):
+    """A test that the patched kernel skips."""
+    reason: str  # as the test prints it
+    may: bool    # it depends on the machine, so the test may run
+
+
+def read_skips(path):
+    """test -> Skip, from lines of "TEST # REASON" or "TEST # may: REASON"."""
+    return {test: Skip(reason, bool(may)) for test, may, reason in
+            re.findall(r"^([\w.]+) +# (may: )?(.*)$", path.read_text(), re.M)}
+
+
+def write_skips(path, skipped):
+    """Lists what is @skipped, a dictionary of reasons, by reason. What may be skipped stays listed as that."""
+    old = read_skips(path) if path.is_file() else {}
+    may = {test: skip for test, skip in old.items() if skip.may}
+    skips = may | {test: Skip(reason, test in may) for test, reason in skipped.items()}
+    width = max(map(len, skips), default=0)
+    replace(path, "# SPDX-License-Identifier: GPL-2.0\n# The tests that make verify skips with the series, with the "
+            "reason that each gives; \"may\": on some machines.\n" +
+            "".join(f"{test:{width}} # {'may: ' * skip.may}{skip.reason}\n" for test, skip in sorted(skips.items())))
+
+
 def deadly(tests):
-    """Those that take a kernel with the defect down."""
+    """Those that can crash a kernel with the defect."""
     return {test for test in tests if test.startswith("oops.")}
 
 
 def by_default(tests):
     """Those that run if no test is named (runs_only_if_named() in selftests/harness/main.cc)."""
-    return {test for test in tests if not test.startswith(("oops.", "gdb."))}
+    return {test for test in tests if not test.startswith(("oops", "gdb"))}
 
 
 class Mutant:

@@ -8,26 +8,35 @@ from lab import SCRIPTS, die, printable
 
 SPLAT = re.compile(r"""
       # No \b in front: what a program wrote to the console may stand right before the first word.
-      WARNING:\ (?!.*\btaint)            # WARN(), lockdep, RCU
+      WARNING:\                          # WARN(), lockdep, RCU
     | (?<!DE)BUG:                        # BUG(), NULL dereference, KASAN, KCSAN, sleeping
+    | BUG\ \S+\ \((?:Not\ t|T)ainted    # SLUB
     | kernel\ BUG\ at
     | Oops:
-    | general\ protection\ fault
+    | general\ protection\ fault(?!\ ip:)  # with an address: "traps: PROGRAM[PID] ...", of a program
     | UBSAN:
     | Kernel\ panic
     | unreferenced\ object               # kmemleak
     | new\ suspected\ memory\ leaks
     | trying\ to\ register\ non-static\ key
     | rcu:\ INFO:.*(stall|self-detected)
-    | INFO:\ task\ .*\ blocked\ for
+    | INFO:\ task\ .*\ blocked\ (?:in\ I/O\ wait\ )?for
     | watchdog:\ BUG
+    | hard\ LOCKUP
     | possible\ recursive\ locking
     | circular\ locking\ dependency
     | inconsistent\ lock\ state
     | suspicious\ RCU\ usage
     | refcount_t:
+    | list_(?:add|del)\ corruption
     | stack\ guard\ page
+    | unchecked\ MSR\ access\ error
+    | Uhhuh\.\ NMI\ received
+    | Unexpected\ kernel\ single-step\ exception  # arm64
 """, re.VERBOSE)
+# The time of a line of the kernel, with the caller if it prints that.
+TIME = re.compile(r"\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])? ")
+AFTER = 10  # lines in which the one that an entry of allow-splats names as "then" follows
 # What a test wrote to /dev/kmsg says which test was running.
 MARKER = re.compile(r"perf_bpf_filter: test (\S+)")
 RELEASE = re.compile(r"Linux version (\S+)")
@@ -38,43 +47,60 @@ class Allowed(typing.NamedTuple):
     pattern: str
     reason: str
     bases: list   # of them alone, or of all if there is none
-    line: str     # which is a splat but for this entry
+    line: str     # which is a splat but for this entry; with lines that follow it
     tests: str    # while tests run that match, or at any time
+    then: str     # only if a line that matches follows soon
 
 
 def read_allowed(path=SCRIPTS / "allow-splats"):
     entries = []
     for block in re.split(r"\n\s*\n", re.sub(r"^#.*\n", "", path.read_text(), flags=re.M).strip()):
         said = dict(re.findall(r"^(\w+): +(.*(?:\n\s+\S.*)*)", block, re.M))
-        if said.keys() - {"tests"} != {"pattern", "reason", "bases", "line"}:
-            die(f"{path}: an entry has pattern, reason, bases, line and maybe tests, "
+        if said.keys() - {"tests", "then"} != {"pattern", "reason", "bases", "line"}:
+            die(f"{path}: an entry has pattern, reason, bases, line and maybe tests and then, "
                 f"not {', '.join(said) or 'nothing'}")
         bases = [] if said["bases"] == "all" else said["bases"].split()
-        entries.append(Allowed(said["pattern"], " ".join(said["reason"].split()), bases, said["line"],
-                               said.get("tests", "*")))
+        entries.append(Allowed(said["pattern"], " ".join(said["reason"].split()), bases,
+                               re.sub(r"\n\s+", "\n", said["line"]), said.get("tests", "*"), said.get("then", "")))
     return entries
+
+
+def cut_in_two(line, following):
+    """What @line says if it is two: one that a line of another CPU interrupts, and goes on after it."""
+    if cut := TIME.search(line, 1):
+        yield line[:cut.start()] + line[cut.end():]
+        if not TIME.match(following):
+            yield line[:cut.start()] + following
 
 
 def splats(console, allowed=None):
     """The lines of the console that are kernel splats, each with the test that was running."""
     release = RELEASE.search(console)
     base = re.match(r"\d+\.\d+", release[1] if release else "")
-    harmless = [entry._replace(pattern=re.compile(entry.pattern)) 
+    harmless = [entry._replace(pattern=re.compile(entry.pattern))
                 for entry in (read_allowed() if allowed is None else allowed)
                 if not entry.bases or base and base[0] in entry.bases]
     test, found = None, []
-    for line in console.splitlines():
+    lines = console.splitlines()
+
+    def splat_of(part, number):
+        for entry in harmless:
+            if fnmatch.fnmatchcase(test or "", entry.tests) and \
+                    any(re.search(entry.then, line[:5120]) for line in lines[number + 1:number + 1 + AFTER] or [""]):
+                part = entry.pattern.sub("", part)
+        splat = SPLAT.search(part)
+        return splat and {"line": printable(part[max(0, splat.start() - 80):][:400].strip("\r")), "test": test}
+
+    for number, line in enumerate(lines):
         # Programs write to the console as well. A splat may follow a marker or other text in the same line, or so
         # much text that the patterns would take too long to search it at once.
         for at in range(0, len(line) or 1, 4096):
             part = line[at:at + 5120]
             marker = MARKER.search(part)
             test = marker[1] if marker else test
-            for entry in harmless:
-                if fnmatch.fnmatchcase(test or "", entry.tests):
-                    part = entry.pattern.sub("", part)
-            if splat := SPLAT.search(part):
-                found.append({"line": printable(part[max(0, splat.start() - 80):][:400].strip("\r")), "test": test})
+            whole = [part, *cut_in_two(part, lines[number + 1][:5120] if number + 1 < len(lines) else "")]
+            if splat := next(filter(None, (splat_of(each, number) for each in whole)), None):
+                found.append(splat)
                 break
     return found
 

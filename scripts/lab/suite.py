@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
 """The rules and the tests, as the suite tells them."""
+import fnmatch
 import json
 import re
 import subprocess
 import typing
 
-from lab import TOP
+from lab import TOP, base
 from lab.arch import ARCH
 
 
@@ -40,6 +41,13 @@ def ask(binary, arch=ARCH):
     return Suite({rule["id"]: rule["what"] for rule in said["rules"]},
                  [Test(test["name"], test["rule"], test["says"], test["file"]) for test in said["tests"]],
                  [Cell(**cell) for cell in said["cells"]])
+
+
+def chosen(names, patterns):
+    """The tests that perf_bpf_filter runs for these patterns (select_tests() in selftests/harness/main.cc)."""
+    usual = base.by_default(names)
+    return {name for pattern in patterns for name in fnmatch.filter(names, pattern)
+            if name in usual or not base.by_default([pattern])}
 
 
 def contract():

@@ -325,6 +325,8 @@ class Ran:
             die(last_line(log))
         self.outcome, self.exit = said["outcome"], said.get("exit")
         self.splats = [splat["line"] for splat in said.get("splats", [])]
+        # The test that was running at the first one.
+        self.crashed = next((splat["test"] for splat in said.get("splats", [])), None)
         self.seconds = said.get("seconds")
         self.output, self.console = read(out / "output.log"), read(out / "console.log")
         self.results = ktap.Said.of(self.output)

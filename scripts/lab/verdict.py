@@ -1,13 +1,42 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What the stock and the patched guest said, judged, and as a table. The patched kernel must pass
-every test; the stock kernel must fail those that are listed, and no other. Those of the theme "oops"
-it need not survive: it must die of them, in a guest of their own, if they are listed."""
+"""What the stock and the patched guest said, judged, and as a table. The patched kernel must pass every test that it
+need not skip; the stock kernel must fail those that are listed, and no other. The tests of the theme "oops" run on the
+stock kernel in separate guests, which must crash."""
+import dataclasses
+import fnmatch
 import json
 import os
+import re
 import sys
+import typing
 
 from lab import ktap, printable
-from lab.base import deadly
+from lab.base import Skip, deadly
+
+# The rows of perf_bpf_probe: the seven effects of lib/effects.cc and the three stops of probe/stops.cc. Of each the
+# test that fails on a kernel with the defect, the word for a kernel without it, and those for one with it.
+ROWS = {
+    "effects": {name: (f"effects.{name}.rejected", "suppressed", "delivered")
+                for name in ("sample", "wakeup", "sigio", "setsig", "sigtrap", "hup")} |
+               {"limit": ("effects.limit.rejected", "untouched", "consumed")},
+    "stops": {name: (f"stepping.{name}.call.setsig", "works", *defects) for name, *defects in (
+        ("continue", "loses the next"), ("step", "does not stop"), ("handler", "hits too seldom", "hits again"))},
+}
+GOOD = {good for rows in ROWS.values() for _, good, *_ in rows.values()}
+# What a test says of a failed expectation (selftests/harness/run.cc); one that has no verdict says so in like words.
+EXPECTATION = re.compile(r"^# (\S+): expected (?!a verdict)", re.M)
+BAD = {word for rows in ROWS.values() for _, _, *bad in rows.values() for word in bad}
+
+
+@dataclasses.dataclass
+class Expected:
+    """What a run is compared with."""
+    fails: typing.Set[str]                               # tests that stock fails, oops.* among them
+    survived: typing.Set[str] = dataclasses.field(default_factory=set)   # of oops.*: stock fails them, and goes on
+    lacks: typing.Set[str] = dataclasses.field(default_factory=set)      # that only Debian's configuration can run
+    defects: typing.Optional[typing.Set[str]] = None     # tests that the probe must agree with, if not just @fails
+    skips: typing.Optional[typing.Dict[str, Skip]] = None  # on the patched kernel; None: not listed
+    suite: typing.Optional[typing.Tuple[typing.Set[str], typing.Set[str]]] = None  # what stock and patched must run
 
 
 def read_run(text):
@@ -17,9 +46,12 @@ def read_run(text):
     probe, _, tests = text.partition("TAP version ")
     try:
         said = json.loads(probe)
-        for part, found in (("effects", said["effects"]), ("stops", said.get("stops", []))):
-            run[part] = {printable(str(e["id"])): {
-                **e, "title": printable(str(e["title"])), "result": printable(str(e["result"]))} for e in found}
+        for part in ROWS:
+            run[part] = {printable(str(row["id"])): {
+                **row, "title": printable(str(row["title"])), "result": printable(str(row["result"]))}
+                for row in said[part]}
+            if len(run[part]) != len(said[part]):
+                run["error"] = "perf_bpf_probe printed a row twice"
     except (ValueError, KeyError, TypeError, RecursionError):
         run["error"] = "perf_bpf_probe gave no result"
     try:
@@ -51,50 +83,145 @@ def read_guest(folder, may_skip_all=False):
     return guest
 
 
-def judge(stock, patched, expected, dead, lacks=()):
-    """A list of (kernel, test, complaint): what is not as it must be. @lacks: tests of what Debian's
-    configuration has and the patched kernel's has not."""
+def read_oops(folder):
+    """What came of the tests of the theme "oops" in a guest of @folder: (test -> result, None or what is wrong). The
+    test during which the kernel crashed "dies"."""
+    guest = read_guest(folder)
+    ran = dict(ktap.results((folder / "output.log").read_bytes().decode(errors="replace").split("\n")))
+    if guest["outcome"] == "splat":
+        died = guest["splats"][0]["test"] if guest.get("splats") else None
+        if not died:
+            return ran, "the kernel crashed before the first test"
+        ran[died] = "dies"
+    elif guest["error"]:
+        return ran, guest["error"]
+    return ran, None
+
+
+def judge_probe(kernel, guest, defects, reference=None):
+    """Complaints about the rows of the probe. Each must say of the kernel what its test does: "unavailable" if and only
+    if the guest skips that test. Of a test that was not run, @reference, the probe of stock, says whether it may be."""
+    if guest["error"]:
+        return []
+    complaints = []
+    for part, rows in ROWS.items():
+        complaints += [(kernel, None, f"the probe prints '{row}', which is none of its {part}")
+                       for row in guest[part] if row not in rows]
+        for row, (test, good, *bad) in rows.items():
+            word = guest[part].get(row, {}).get("result")
+            right, result = bad if test in defects else [good], guest["tests"].get(test)
+            if result == "skip":
+                right = ["unavailable"]
+            elif not result and (reference or guest)[part].get(row, {}).get("result") == "unavailable":
+                right = ["unavailable"]
+            if word is None:
+                complaints.append((kernel, None, f"the probe does not print {row}"))
+            elif word not in right:
+                complaints.append((kernel, None, f"{row} is {word}, says the probe, not {' or '.join(right)}"))
+    return complaints
+
+
+def judge_skips(stock, patched, expected):
+    """Complaints about the tests that the patched kernel skips, or does not although it is listed."""
+    complaints, skips = [], expected.skips
+    for test, result in patched["tests"].items():
+        reason, listed = patched["reasons"].get(test, "no reason given"), (skips or {}).get(test)
+        if result != "skip":
+            if listed and not listed.may:
+                complaints.append((test, "is listed as skipped, but was not"))
+        elif listed:
+            if reason != listed.reason:
+                complaints.append((test, f"is skipped for another reason than is listed: {reason}"))
+        elif skips is not None:
+            complaints.append((test, f"is skipped, but is not listed as skipped: {reason}"))
+        elif stock["tests"].get(test, "skip") != "skip" and test not in expected.lacks:
+            complaints.append((test, "is skipped, but stock ran it"))
+    complaints += [(test, "is listed as skipped, but does not exist")
+                   for test in sorted((skips or {}).keys() - patched["tests"].keys()) if patched["tests"]]
+    return [("patched", test, what) for test, what in complaints]
+
+
+def judge_oops(expected, guests):
+    """(complaints, results of the tests that ran). @guests: what read_oops() returns of the stock kernel's guests. If
+    one guest ran all of these tests, those after the first crash have no result."""
+    listed, ran = deadly(expected.fails), {}
+    complaints = [("oops.*", wrong) for _, wrong in guests if wrong]
+    for results, _ in guests:
+        ran.update(results)
+    for test in sorted(listed):
+        how, wanted = ran.get(test), "fail" if test in expected.survived else "dies"
+        if how != wanted and (how or "dies" not in ran.values() or len(guests) > 1):
+            complaints.append((test, f"is listed as {'failing' if wanted == 'fail' else 'crashing the kernel'} "
+                               f"and did not: {how or 'not run'}"))
+    complaints += [(test, f"{'crashes the kernel' if how == 'dies' else 'fails'}, but is not listed")
+                   for test, how in sorted(ran.items()) if how in ("dies", "fail") and test not in listed]
+    return [("stock", test, what) for test, what in complaints], ran
+
+
+def judge(stock, patched, expected):
+    """A list of (kernel, test, complaint): what is not as it must be."""
     complaints = [(name, None, guest["error"])
                   for name, guest in (("stock", stock), ("patched", patched)) if guest["error"]]
-    if deadly(expected) and dead != "splat":
-        complaints.append(("stock", "oops.*", f"is listed as crashing the kernel and did not: {dead}"))
-    for effect_id, effect in patched["effects"].items():
-        if effect["result"] not in ("suppressed", "untouched", "unavailable"):
-            complaints.append(("patched", None, f"{effect_id} is {effect['result']}, says the probe"))
-    for stop in patched["stops"].values():
-        if stop["result"] != "works":
-            complaints.append(("patched", None, f"{stop['title']}: {stop['result']}, says the probe"))
-    for test, result in patched["tests"].items():
-        if result == "fail":
-            complaints.append(("patched", test, patched["reasons"].get(test, "failed")))
-        elif result == "skip" and stock["tests"].get(test, "skip") != "skip" and test not in lacks:
-            complaints.append(("patched", test, "is skipped, but stock ran it"))
+    complaints += judge_probe("stock", stock, expected.fails if expected.defects is None else expected.defects)
+    complaints += judge_probe("patched", patched, (), stock)
+    complaints += [("patched", test, patched["reasons"].get(test, "failed"))
+                   for test, result in patched["tests"].items() if result == "fail"]
+    complaints += judge_skips(stock, patched, expected)
     if patched["tests"]:
-        for test in sorted(deadly(expected) - {t for t, r in patched["tests"].items() if r != "skip"}):
+        for test in sorted(deadly(expected.fails) - {t for t, r in patched["tests"].items() if r != "skip"}):
             complaints.append(("patched", test, "is listed as crashing stock, and was not run here"))
-    expected = expected - deadly(expected)
+    listed = expected.fails - deadly(expected.fails)
     for test, result in stock["tests"].items():
-        if result == "fail" and test not in expected:
+        if result == "fail" and test not in listed:
             complaints.append(("stock", test, "fails, but is not listed as failing: " +
                                stock["reasons"].get(test, "no reason given")))
-        elif result != "fail" and test in expected:
+        elif result != "fail" and test in listed:
             complaints.append(("stock", test, "is listed as failing on stock and did not: " + result))
     if stock["tests"]:
-        for test in sorted(expected - stock["tests"].keys()):
+        for test in sorted(listed - stock["tests"].keys()):
             complaints.append(("stock", test, "is listed as failing on stock, but does not exist"))
-    if not stock["error"] and not patched["error"] and \
-            stock["tests"].keys() - deadly(stock["tests"]) != \
-            patched["tests"].keys() - deadly(patched["tests"]):
-        complaints.append(("patched", None, "did not run the same tests as stock"))
+    if not stock["error"] and not patched["error"]:
+        ran = [guest["tests"].keys() for guest in (stock, patched)]
+        if ran[0] - deadly(ran[0]) != ran[1] - deadly(ran[1]):
+            complaints.append(("patched", None, "did not run the same tests as stock"))
+        for kernel, its, whole in zip(("stock", "patched"), ran, expected.suite or ()):
+            if gone := sorted(whole - its):
+                complaints.append((kernel, None, f"did not run {len(gone)} of the suite's {len(whole)} tests: "
+                                   + " ".join(gone[:3]) + " ..." * (len(gone) > 3)))
     return complaints
+
+
+def killers(names, ran):
+    """What the tests say of a mutant that these names or globs must notice: (tests that do, reasons why it survives).
+    @ran: a tree.Ran.
+
+    Each name must fail. Of the tests that a glob matches at least one must fail, and none may pass; a skipped one does
+    not count, as the machine may lack what it needs. A test fails only by an expectation: any kernel that is broken
+    enough has errors when a test is set up, and tests that end without a verdict. A test of the theme "oops" notices
+    the mutant if the kernel crashes in it; of several of these, one is enough, as the guest has ended then."""
+    expectations, notice, survives = set(EXPECTATION.findall(ran.output)), [], []
+    crash = [test for name in deadly(names) for test in fnmatch.filter([ran.crashed or ""], name)]
+    for name in [name for name in names if name not in deadly(names)]:
+        passed, failed, skipped = (fnmatch.filter(results, name) for results in ran.results)
+        killed = [test for test in failed if test in expectations]
+        notice += killed
+        if passed:
+            survives.append(" ".join(passed))
+        elif not killed:
+            why = f"failed by an error, not by an expectation: {ktap.reasons(ran.output).get(failed[0], 'none given')}" \
+                if failed else "was skipped" if skipped else "did not run"
+            survives.append(f"{name}, which {why}")
+    if deadly(names) and not crash:
+        survives.append(" ".join(sorted(deadly(names))) + (f", the kernel crashed in {ran.crashed}" if ran.crashed else ""))
+    return notice + crash[:1], survives
 
 
 def count(guest, result):
     return sum(1 for r in guest["tests"].values() if r == result)
 
 
-def table(stock, patched, expected):
-    """The rows of the table: lists of three cells; None is a rule."""
+def table(stock, patched, fails, died=()):
+    """The rows of the table: lists of three cells; None is a rule. @died: the tests that crashed stock."""
     releases = [guest.get("kernel") or "?" for guest in (stock, patched)]
     rows = [["side effect of a rejected hit", f"{releases[0]} stock", f"{releases[1]} + series"], None]
     for effect_id, effect in stock["effects"].items():
@@ -106,21 +233,19 @@ def table(stock, patched, expected):
         for stop_id, stop in stock["stops"].items():
             rows.append([stop["title"], stop["result"], patched["stops"].get(stop_id, {"result": "?"})["result"]])
     rows.append(None)
-    as_listed = expected - deadly(expected) == {t for t, r in stock["tests"].items() if r == "fail"}
-    fails = count(stock, "fail")
+    listed, failed = fails - deadly(fails), {t for t, r in stock["tests"].items() if r == "fail"}
+    as_listed = ", as listed" if failed and listed == failed - deadly(failed) else ""
     rows.append(["tests passed", str(count(stock, "pass")), str(count(patched, "pass"))])
-    rows.append(["tests failed", f"{fails}, as listed" if fails and as_listed else str(fails),
-                 str(count(patched, "fail"))])
+    rows.append(["tests failed", f"{len(failed)}{as_listed}", str(count(patched, "fail"))])
     rows.append(["tests skipped", str(count(stock, "skip")), str(count(patched, "skip"))])
-    if deadly(expected):
-        rows.append(["tests that crash the kernel", str(len(deadly(expected))), "0"])
+    if died:
+        rows.append(["tests seen to crash the kernel", str(len(died)), "0"])
     return rows
 
 
 def colour(cell, width):
     """Pads the cell and, on a terminal, colours what a reader looks for."""
-    code = {"suppressed": 32, "untouched": 32, "works": 32, "delivered": 31, "consumed": 31, "loses the next": 31,
-            "does not stop": 31, "hits again": 31, "hits too seldom": 31, "unknown": 33, "?": 33}.get(cell)
+    code = 32 if cell in GOOD else 31 if cell in BAD else 33 if cell in ("unknown", "?") else None
     padded = cell.ljust(width)
     plain = code is None or not sys.stdout.isatty() or os.environ.get("NO_COLOR")
     return padded if plain else f"\033[{code}m{padded}\033[0m"
@@ -134,7 +259,7 @@ def print_table(rows):
         print("  ".join(cells).rstrip())
 
 
-def tap(stock, patched, complaints, expected):
+def tap(stock, patched, complaints, died=()):
     """One test for each test on each kernel, which passes if it came out as it must there."""
     # A "#" in what a test says would begin a directive: "not ok ... # TODO" is no failure.
     lines, wrong = [], {(kernel, test): what.replace("#", "no.") for kernel, test, what in complaints}
@@ -144,8 +269,9 @@ def tap(stock, patched, complaints, expected):
             note = " # SKIP" if result == "skip" and not what else ""
             how = f": {what}" if what else " fails, as listed" if result == "fail" else ""
             lines.append(f"{'not ok' if what else 'ok'} {len(lines) + 1} {kernel}: {test}{how}{note}")
-    if deadly(expected) and ("stock", "oops.*") not in wrong:
-        lines.append(f"ok {len(lines) + 1} stock: oops.* crashes the kernel, as listed")
+    for test in sorted(died):
+        what = wrong.pop(("stock", test), None)
+        lines.append(f"{'not ok' if what else 'ok'} {len(lines) + 1} stock: {test}: {what or 'crashes the kernel, as listed'}")
     for (kernel, test), what in wrong.items():
         lines.append(f"not ok {len(lines) + 1} {kernel}: {test + ': ' if test else ''}{what}")
     return "\n".join(lines + [f"1..{len(lines)}"]) + "\n"

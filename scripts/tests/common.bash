@@ -101,22 +101,39 @@ up() { say "Linux version 6.1.9 (gcc)"; echo "guest-init: up" >>"$output"; }
 eval "$FAKE_GUEST"'
 }
 
-# The log of a run with the given KTAP lines, as scripts/boot leaves it: guest_ran DIR OUTCOME KTAP
+# The log of a run with the given KTAP lines, as scripts/boot leaves it: guest_ran DIR OUTCOME KTAP. Its probe says that
+# the kernel is one without defects; see probe_says.
 guest_ran() {
-	local result=suppressed
-	[ "$1" = stock ] && result=delivered
 	mkdir -p "$T/$1"
 	echo "{\"outcome\": \"$2\", \"exit\": $([ "$2" = failed ] && echo 1 || echo 0), \"accel\": \"tcg\", \"seconds\": 4.2, \"kernel\": \"6.1.9\", \"splats\": ${SPLATS:-[]}}" \
 		>"$T/$1/boot.json"
 	{
 		echo "guest-init: up"
-		echo "{\"effects\": [{\"id\": \"sigio\", \"title\": \"SIGIO (O_ASYNC)\", \"result\": \"$result\"}]}"
+		probe_of sample=suppressed wakeup=suppressed sigio=suppressed setsig=suppressed sigtrap=suppressed limit=untouched \
+			hup=suppressed / continue=works step=works handler=works
 		printf '%b' "$3"
 		# The sum that the suite ends with, unless the test brings its own.
 		[[ $3 == *"# Totals"* ]] || printf '# Totals: pass:%d fail:%d xfail:0 xpass:0 skip:%d error:0\n' \
 			"$(printf '%b' "$3" | grep -aE '^ok ' | grep -acv '# SKIP')" \
 			"$(printf '%b' "$3" | grep -acE '^not ok ')" "$(printf '%b' "$3" | grep -ac '# SKIP')"
 	} >"$T/$1/output.log"
+}
+
+# probe_of EFFECT=RESULT... / STOP=RESULT...: what perf_bpf_probe --json prints
+probe_of() {
+	local row rows=
+	for row; do
+		case $row in
+		/) rows+='], "stops": [' ;;
+		*) rows+="{\"id\": \"${row%%=*}\", \"title\": \"the ${row%%=*}\", \"result\": \"${row#*=}\"}, " ;;
+		esac
+	done
+	echo "{\"effects\": [$rows]}" | sed 's/, ]/]/g'
+}
+
+# probe_says DIR ROW [WORD]: in the log of guest_ran the probe says WORD in that row; without WORD, there is no such row
+probe_says() {
+	sed -i -E "s/(\"id\": \"$2\", [^}]*\"result\": \")[^\"]*/\1${3-}/; s/(, )?\{\"id\": \"$2\",[^}]*\"result\": \"\"\}//; s/\[, /[/" "$T/$1/output.log"
 }
 
 # one_line PATTERN: the command failed with one line on the terminal, which matches.

@@ -370,10 +370,13 @@ kallsyms() {
 
 # saw PART RESULT...: what probe and suite say of the tests a.one, a.two, ... in that part
 saw() {
-	local part=$1 number=0 pass=0 fail=0 effect=delivered
+	local part=$1 number=0 pass=0 fail=0 effect=delivered limit=consumed
 	shift
-	[ "$part" != loaded ] || effect=suppressed
-	printf '== %s\n{"effects": [{"id": "sigio", "title": "SIGIO", "result": "%s"}]}\nTAP version 13\n1..%d\n' "$part" "$effect" $#
+	[ "$part" != loaded ] || effect=suppressed limit=untouched
+	echo "== $part"
+	probe_of sample=suppressed wakeup=suppressed sigio=$effect setsig=$effect sigtrap=$effect limit=$limit hup=$effect / \
+		continue=works step=works handler=works
+	printf 'TAP version 13\n1..%d\n' $#
 	for result; do
 		number=$((number + 1))
 		[ "$result" = ok ] && pass=$((pass + 1)) || fail=$((fail + 1))
@@ -388,7 +391,7 @@ saw() {
 	{ saw before ok; saw loaded ok; saw after ok; echo "== end"; } >"$T/out/output.log"
 	run "$SCRIPTS/livepatch/report" "$T/out" 6.1.0-56-amd64 --some
 	[ "$status" -eq 0 ]
-	[[ $output == *"SIGIO "*"delivered  suppressed  delivered"*"verdict: as expected" ]]
+	[[ $output == *"the sigio "*"delivered  suppressed  delivered"*"verdict: as expected" ]]
 	run "$SCRIPTS/livepatch/report" "$T/out" 6.1.0-56-amd64
 	[ "$status" -eq 1 ]
 	[[ $output == *"WRONG  loaded: "*": is listed as failing, but does not exist"* ]]

@@ -27,7 +27,7 @@ results() {
 	for name; do
 		number=$((number + 1))
 		case $name in
-		-*) echo "not ok $number ${name#-}" && code=1 ;;
+		-*) echo "# ${name#-}: expected 1 hit, got 0 (t.cc:1)" && echo "not ok $number ${name#-}" && code=1 ;;
 		+*) echo "ok $number ${name#+}" ;;
 		=*) echo "ok $number ${name#=} # SKIP" ;;
 		esac
@@ -126,7 +126,7 @@ told() {
 
 @test "mutants: killed by its tests, survived, killed with the kernel, and without what it says" {
 	prepare 'grep -q line39_broken $image || exit
-		case $(cat "${verdict%/*}/command") in *oops*) say "BUG: kernel NULL pointer dereference" ;; *t.b*) results -t.a -t.b ;; *t.c*) results +t.c =t.d ;; esac'
+		case $(cat "${verdict%/*}/command") in *oops*) say "perf_bpf_filter: test oops.d"; say "BUG: kernel NULL pointer dereference" ;; *t.b*) results -t.a -t.b ;; *t.c*) results +t.c =t.d ;; esac'
 	mkdir "$series/mutants"
 	for mutant in "killed:Fails: t.a t.b" "survives:Fails: t.c" "dies:Fails: oops.*" "says-nothing:" $'elsewhere:Arch: arm64\nFails: t.a'; do
 		cat >"$series/mutants/${mutant%%:*}.patch" <<-END

@@ -23,6 +23,17 @@ static std::vector<int> affinity()
 	return cpus;
 }
 
+void become_realtime(int priority)
+{
+	const sched_param param = { .sched_priority = priority };
+
+	if (!sched_setscheduler(0, SCHED_FIFO, &param))
+		return;
+	if (errno == EPERM)
+		unavailable("no permission for SCHED_FIFO");
+	setup_failed("SCHED_FIFO", errno);
+}
+
 const std::vector<int> &usable_cpus()
 {
 	static const std::vector<int> cpus = affinity();

@@ -12,6 +12,9 @@ const std::vector<int> &usable_cpus();
 /* Moves the calling thread to @cpu and keeps it there. */
 void run_on(int cpu);
 
+/* Makes the calling thread a SCHED_FIFO one; skips the test if that is not permitted. */
+void become_realtime(int priority);
+
 /*
  * On PREEMPT_RT the per-CPU thread irq_work/N sends the SIGIO of a hit and preempts the task that
  * has hit. If that task migrates first, it can hit again before the thread runs, and these hits

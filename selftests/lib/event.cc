@@ -104,27 +104,32 @@ perf_event_attr with_deferred_callchain(perf_event_attr attr)
 	return attr;
 }
 
-/* Attributes that an old kernel refuses, and how to set each in a plain event. */
+/*
+ * Attributes that an old kernel refuses, and how to set each in a plain event. A kernel of the
+ * version with which the attribute came, or a later one, must not refuse it. What depends on the
+ * architecture, too, has no version.
+ */
 static constexpr struct Newer {
 	bool (*asked)(const perf_event_attr &attr);
 	void (*ask)(perf_event_attr &attr);
 	const char *reason;
+	int major, minor;
 } newer[] = {
 	{ [](auto &attr) -> bool { return attr.sigtrap; },
 	  [](auto &attr) { attr = with_sigtrap(attr); },
-	  "the kernel has no attr.sigtrap (it came with 5.13)" },
+	  "the kernel has no attr.sigtrap (it came with 5.13)", 5, 13 },
 	{ [](auto &attr) -> bool { return attr.remove_on_exec; },
 	  [](auto &attr) { attr.remove_on_exec = 1; },
-	  "the kernel has no attr.remove_on_exec (it came with 5.13)" },
+	  "the kernel has no attr.remove_on_exec (it came with 5.13)", 5, 13 },
 	{ [](auto &attr) -> bool { return attr.inherit_thread; },
 	  [](auto &attr) { attr.inherit = attr.inherit_thread = 1; },
-	  "the kernel has no attr.inherit_thread (it came with 5.13)" },
+	  "the kernel has no attr.inherit_thread (it came with 5.13)", 5, 13 },
 	{ [](auto &attr) -> bool { return flags_of(attr) & DEFER; },
 	  [](auto &attr) { set_flags(attr, flags_of(attr) | DEFER); },
-	  "the kernel has no attr.defer_callchain (it came after 6.18)" },
+	  "the kernel has no attr.defer_callchain (it came after 6.18)", 0, 0 },
 	{ [](auto &attr) -> bool { return attr.read_format & PERF_FORMAT_LOST; },
 	  [](auto &attr) { attr.read_format = PERF_FORMAT_LOST; },
-	  "the kernel has no PERF_FORMAT_LOST (it came with 6.0)" },
+	  "the kernel has no PERF_FORMAT_LOST (it came with 6.0)", 6, 0 },
 };
 
 /*
@@ -135,6 +140,8 @@ static bool lacks(const Newer &feature)
 {
 	perf_event_attr attr = software(PERF_COUNT_SW_DUMMY);
 
+	if (feature.major && !kernel_before(feature.major, feature.minor))
+		return false;
 	attr.exclude_kernel = 1;
 	attr.exclude_hv = 1;
 	if (!open_event(attr).valid())

@@ -7,6 +7,8 @@
 #include <iterator>
 #include <vector>
 
+#include "lib/kernel.h"
+
 /*
  * libbpf probes for bpf_probe_read_kernel(), which the kernel refuses under
  * lockdown=confidentiality. libbpf then assumes a kernel before 5.5 and replaces
@@ -117,7 +119,8 @@ std::optional<uint64_t> misses_of_program(int prog_fd)
 	uint32_t size;
 	const bpf_prog_info info = ask_about(prog_fd, size);
 
-	if (size < offsetof(bpf_prog_info, recursion_misses) + sizeof(info.recursion_misses))
+	if (size < offsetof(bpf_prog_info, recursion_misses) + sizeof(info.recursion_misses) &&
+	    kernel_before(5, 12))
 		return {};
 	return info.recursion_misses;
 }
@@ -125,7 +128,8 @@ std::optional<uint64_t> misses_of_program(int prog_fd)
 bool can_link(int prog_fd)
 {
 	/* With perf links the bad descriptor is refused, without them the attach type: EINVAL. */
-	return bpf_link_create(prog_fd, -1, BPF_PERF_EVENT, nullptr) != -EINVAL;
+	return !kernel_before(5, 15) ||
+	       bpf_link_create(prog_fd, -1, BPF_PERF_EVENT, nullptr) != -EINVAL;
 }
 
 Fd create_link(int prog_fd, const Event &event, uint64_t cookie)

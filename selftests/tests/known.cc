@@ -6,7 +6,6 @@
 #include <bpf/bpf.h>
 #include <linux/membarrier.h>
 #include <poll.h>
-#include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -299,10 +298,7 @@ TEST("denial.fault_loop", "C15",
 /* Only interrupts may preempt the calling thread. */
 static void run_first()
 {
-	sched_param param = { .sched_priority = 1 };
-
-	if (sched_setscheduler(0, SCHED_FIFO, &param))
-		setup_failed("SCHED_FIFO", errno);
+	become_realtime(1);
 }
 
 /*

@@ -455,7 +455,6 @@ TEST("races.bpf_syscall", "C6",
 	const int cpu = usable_cpus().front();
 	Fd map(bpf_map_create(BPF_MAP_TYPE_ARRAY, nullptr, sizeof(uint32_t), VALUE, 1, nullptr));
 	std::vector<char> value(VALUE);
-	const sched_param realtime = { .sched_priority = 1 };
 	Filter filter;
 	uint64_t hits = 0, runs = 0, samples = 0, lookups;
 
@@ -472,8 +471,7 @@ TEST("races.bpf_syscall", "C6",
 
 		/* Preempt the lookup as soon as the timer fires. */
 		run_on(cpu);
-		if (sched_setscheduler(0, SCHED_FIFO, &realtime))
-			unavailable("no permission for SCHED_FIFO");
+		become_realtime(1);
 
 		Event event(breakpoint(hit));
 		Ring ring(event);

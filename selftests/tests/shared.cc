@@ -247,7 +247,6 @@ static void check_shared(const Shared &shared)
 	constexpr uint64_t ENOUGH_MEETINGS = 20;
 	constexpr double SECONDS = 4;
 	const int cpu = usable_cpus().front();
-	const sched_param realtime = { .sched_priority = 1 };
 	Sharing program(shared.name);
 	std::atomic<bool> stop = false;
 	std::atomic<uint64_t> rounds = 0;
@@ -269,7 +268,8 @@ static void check_shared(const Shared &shared)
 	while (!rounds)
 		sched_yield();
 	/* Preempt the task in bpf() as soon as the timer fires. */
-	if (!sched_setscheduler(0, SCHED_FIFO, &realtime)) {
+	become_realtime(1);
+	{
 		Event event(event_of(shared.of_faults));
 		Ring ring(event);
 
@@ -289,8 +289,6 @@ static void check_shared(const Shared &shared)
 	}
 	stop = true;
 	in_bpf.join();
-	if (!hits)
-		unavailable("no permission for SCHED_FIFO");
 
 	uint64_t runs = program.globals()->runs, wrong = program.globals()->wrong;
 

@@ -2,7 +2,6 @@
 /* C1 and C2: the recipient of a hit's signal, its siginfo, and the effect of a limit on it. */
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -413,14 +412,12 @@ TEST("signals.behind_lazy_work", "C6",
  */
 TEST("signals.realtime", "C6", "a real-time task receives one signal for each hit")
 {
-	const sched_param higher = { .sched_priority = 2 };
 	Filter filter;
 	Signals signals({ SETSIG });
 	Event event(breakpoint(hit));
 
 	run_on(usable_cpus().front());
-	if (sched_setscheduler(0, SCHED_FIFO, &higher))
-		unavailable("no permission for SCHED_FIFO");
+	become_realtime(2);
 	event.async(SETSIG, gettid());
 	filter.returns(1);
 	event.enable(filter);

@@ -238,8 +238,11 @@ static void need_tokens(const Uses &)
 	TokenAttr attr = {};
 
 	attr.create.bpffs_fd = ~0u;
-	if (bpf(TOKEN_CREATE, attr) && errno != EBADF)
-		unavailable("the kernel has no BPF tokens (they came with 6.9)");
+	if (const int err = bpf(TOKEN_CREATE, attr) ? errno : 0; err != EBADF) {
+		if (kernel_before(6, 9))
+			unavailable("the kernel has no BPF tokens (they came with 6.9)");
+		setup_failed("BPF_TOKEN_CREATE without a descriptor", err);
+	}
 	if (Child([] {
 		    become(NOBODY, 0);
 		    return unshare(CLONE_NEWUSER);

@@ -1,0 +1,199 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0
+"""Tables of what a stock and a patched guest may say, each with the complaints of the verdict. Prints TAP."""
+import pathlib
+import re
+import sys
+import types
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from lab import TOP, ktap, suite, verdict  # noqa: E402
+from lab.base import Skip  # noqa: E402
+
+TESTS = {"p": "pass", "f": "fail", "s": "skip"}
+
+
+def guest(tests, probe=(), reasons=()):
+    """A guest with the results "NAME=p ...", whose probe differs from that of a kernel without defects in @probe: a row
+    "ROW=WORD"; without a word, the row is missing."""
+    run = {"error": None, "reasons": dict(reasons),
+           "tests": {name: TESTS[result] for name, _, result in (test.partition("=") for test in tests.split())}}
+    for part, rows in verdict.ROWS.items():
+        run[part] = {row: {"title": row, "result": good} for row, (_, good, *_) in rows.items()}
+    for row, _, word in (change.partition("=") for change in probe):
+        part = run["stops" if row in verdict.ROWS["stops"] else "effects"]
+        part[row] = {"title": row, "result": word}
+        if not word:
+            del part[row]
+    return run
+
+
+# What stock fails or skips; the probe of stock; that of the patched kernel; the complaint.
+PROBES = (
+    ("", "", "", None),
+    ("sigio=f", "sigio=delivered", "", None),
+    ("limit=f", "limit=consumed", "", None),
+    ("step=f", "step=does not stop", "", None),
+    ("handler=f", "handler=hits again", "", None),
+    ("handler=f", "handler=hits too seldom", "", None),
+    ("sigtrap=s", "sigtrap=unavailable", "sigtrap=unavailable", None),
+    ("-", "sigtrap=unavailable", "sigtrap=unavailable", None),
+    *[("", "", f"{row}=", ("patched", f"the probe does not print {row}")) for row in ("sample", "hup", "step")],
+    *[("", f"{row}=", "", ("stock", f"the probe does not print {row}")) for row in ("wakeup", "limit", "continue")],
+    ("", "", "other=suppressed", ("patched", "the probe prints 'other', which is none of its effects")),
+    ("", "other=delivered", "", ("stock", "the probe prints 'other', which is none of its effects")),
+    *[("", "", f"{row}={word}", ("patched", f"{row} is {word}, says the probe, not {right}")) for row, word, right in (
+        ("sigio", "delivered", "suppressed"), ("limit", "suppressed", "untouched"), ("sample", "untouched", "suppressed"),
+        ("sample", "works", "suppressed"), ("hup", "unknown", "suppressed"), ("hup", "unavailable", "suppressed"),
+        ("step", "does not stop", "works"), ("step", "unavailable", "works"))],
+    ("-", "", "hup=unavailable", ("patched", "hup is unavailable, says the probe, not suppressed")),
+    ("hup=p", "hup=unavailable", "", ("stock", "hup is unavailable, says the probe, not suppressed")),
+    ("hup=s", "hup=unavailable", "", ("patched", "hup is suppressed, says the probe, not unavailable")),
+    ("hup=s", "", "hup=unavailable", ("stock", "hup is suppressed, says the probe, not unavailable")),
+    ("", "setsig=delivered", "", ("stock", "setsig is delivered, says the probe, not suppressed")),
+    ("setsig=f", "", "", ("stock", "setsig is suppressed, says the probe, not delivered")),
+    ("limit=f", "limit=delivered", "", ("stock", "limit is delivered, says the probe, not consumed")),
+    ("step=f", "", "", ("stock", "step is works, says the probe, not does not stop")),
+    ("step=f", "step=hits again", "", ("stock", "step is hits again, says the probe, not does not stop")),
+)
+
+
+def probes(fails, stock, patched, complaint):
+    """All tests of the rows pass on both kernels but for @fails, or did not run ("-")."""
+    tests = {test: row for rows in verdict.ROWS.values() for row, (test, *_) in rows.items()}
+    results = dict(one.split("=") for one in fails.split()) if fails != "-" else {}
+    ran = " ".join(f"{test}={results.get(row, 'p')}" for test, row in tests.items()) if fails != "-" else "a=p"
+    listed = {test for test, row in tests.items() if results.get(row) == "f"}
+    said = verdict.judge(guest(ran, filter(None, [stock])), guest(ran.replace("=f", "=p"), filter(None, [patched])),
+                         verdict.Expected(listed))
+    return said, [(complaint[0], None, complaint[1])] if complaint else []
+
+
+# The result of a test, which stock passes or skips, and its list; the complaint.
+NO_BTF = Skip("no BTF", False)
+SKIPS = (
+    ("s", {"b": NO_BTF}, None),
+    ("s", {"b": Skip("no BTF", True)}, None),
+    ("p", {"b": Skip("no BTF", True)}, None),
+    ("p", {}, None),
+    ("p", None, None),
+    ("p", {"b": NO_BTF}, "is listed as skipped, but was not"),
+    ("s", {}, "is skipped, but is not listed as skipped: no BTF"),
+    ("s", None, "is skipped, but stock ran it"),
+    ("s", {"b": Skip("no kprobes", False)}, "is skipped for another reason than is listed: no BTF"),
+    ("s", {"b": Skip("no kprobes", True)}, "is skipped for another reason than is listed: no BTF"),
+)
+
+
+def skips(result, listed, complaint):
+    said = verdict.judge(guest("a=p b=p"), guest(f"a=p b={result}", reasons={"b": "no BTF"} if result == "s" else {}),
+                         verdict.Expected(set(), skips=listed))
+    return said, [("patched", "b", complaint)] if complaint else []
+
+
+# The suite's tests; the patterns that were run, or none; what did not run, of kernels that ran a, b and oops.fork.
+SUITE = (
+    ("a b oops.fork", "", None),
+    ("a b oops.fork gdb.arrival", "", None),
+    ("a b c oops.fork", "a b oops.f*", None),
+    ("a b c oops.fork", "", "did not run 1 of the suite's {} tests: c"),
+    ("a b c d e f oops.fork", "", "did not run 4 of the suite's {} tests: c d e ..."),
+    ("a b oops.fork oops.query", "a b oops*", "did not run 1 of the suite's {} tests: oops.query"),
+)
+
+
+def suites(names, patterns, complaint):
+    """Without patterns, stock does not run oops.*."""
+    whole = [suite.chosen(names.split(), patterns.split() or default) for default in (["*"], ["*", "oops.*"])]
+    run = [guest(tests) for tests in ("a=p b=p" if not patterns else "a=p b=p oops.fork=p", "a=p b=p oops.fork=p")]
+    said = verdict.judge(*run, verdict.Expected(set(), suite=whole))
+    return said, [(kernel, None, complaint.format(len(its))) for kernel, its in zip(("stock", "patched"), whole)
+                  if complaint]
+
+
+# How oops.exec and oops.fork are listed: "d" dies, "f" fails; the results in each guest; the complaints.
+CRASHES = (
+    ("dd", ["exec=d", "fork=d"], []),
+    ("dd", ["exec=d"], []),
+    ("df", ["exec=d", "fork=f"], []),
+    ("df", ["exec=d"], []),
+    ("dd", [], ["exec: is listed as crashing the kernel and did not: not run",
+                "fork: is listed as crashing the kernel and did not: not run"]),
+    ("dd", ["exec=p fork=d"], ["exec: is listed as crashing the kernel and did not: pass"]),
+    ("dd", ["exec=d", "fork=f"], ["fork: is listed as crashing the kernel and did not: fail"]),
+    ("dd", ["exec=d", "exec=d"], ["fork: is listed as crashing the kernel and did not: not run"]),
+    ("fd", ["fork=d"], []),
+    ("df", ["exec=d", "fork=d"], ["fork: is listed as failing and did not: dies"]),
+    ("df", ["exec=d", "fork=s"], ["fork: is listed as failing and did not: skip"]),
+    ("dd", ["exec=d", "fork=d", "query=d"], ["query: crashes the kernel, but is not listed"]),
+    ("dd", ["exec=d", "fork=d", "query=f"], ["query: fails, but is not listed"]),
+    ("dd", ["exec=d", "fork=d", "hang"], ["*: hang"]),
+)
+
+
+def crashes(how, guests, complaints):
+    results = {**TESTS, "d": "dies"}
+    ran = [({f"oops.{name}": results[result] for name, result in (test.split("=") for test in tests.split())}, None)
+           if "=" in tests else ({}, tests) for tests in guests]
+    survived = {name for name, one in zip(("oops.exec", "oops.fork"), how) if one == "f"}
+    said, _ = verdict.judge_oops(verdict.Expected({"oops.exec", "oops.fork"}, survived), ran)
+    return said, [("stock", *f"oops.{complaint}".split(": ", 1)) for complaint in complaints]
+
+
+# What a mutant must fail; what the tests say: "NAME=p", "f" by an expectation, "e" by an error, "v" without a verdict,
+# "s"; the test in which the kernel crashed; the tests that notice; why it survives.
+MUTANTS = (
+    ("a b", "a=f b=f", None, ["a", "b"], []),
+    ("a b", "a=f b=p", None, ["a"], ["b"]),
+    ("a b", "a=f b=s", None, ["a"], ["b, which was skipped"]),
+    ("a b", "a=f", None, ["a"], ["b, which did not run"]),
+    ("a", "a=e", None, [], ["a, which failed by an error, not by an expectation: perf_event_open: EINVAL"]),
+    ("a", "a=v", None, [], ["a, which failed by an error, not by an expectation: expected a verdict within 30 s, got none"]),
+    ("r.*", "r.1=f r.2=s r.3=f", None, ["r.1", "r.3"], []),
+    ("r.*", "r.1=f r.2=e", None, ["r.1"], []),
+    ("r.*", "r.1=f r.2=p", None, ["r.1"], ["r.2"]),
+    ("r.*", "r.1=s r.2=s", None, [], ["r.*, which was skipped"]),
+    ("a r.*", "r.1=f r.2=f", None, ["r.1", "r.2"], ["a, which did not run"]),
+    ("a", "a=f", "a", ["a"], []),
+    ("a", "", "a", [], ["a, which did not run"]),
+    ("oops.fork", "", "oops.fork", ["oops.fork"], []),
+    ("oops.*", "", "oops.fork", ["oops.fork"], []),
+    ("oops.exec oops.fork", "", "oops.fork", ["oops.fork"], []),
+    ("oops.exec", "", "oops.fork", [], ["oops.exec, the kernel crashed in oops.fork"]),
+    ("oops.fork", "oops.fork=f", None, [], ["oops.fork"]),
+    ("a oops.fork", "a=f", "oops.fork", ["a", "oops.fork"], []),
+    ("a oops.fork", "a=p", "oops.fork", ["oops.fork"], ["a"]),
+)
+LINES = {"p": "ok 1 {}", "s": "ok 1 {} # SKIP", "f": "# {0}: expected 1 hit, got 2 (t.cc:1)\nnot ok 1 {0}",
+         "e": "# {0}: perf_event_open: EINVAL\nnot ok 1 {0}",
+         "v": "# {0}: expected a verdict within 30 s, got none\nnot ok 1 {0}"}
+
+
+def mutants(names, said, crashed, notice, survives):
+    output = "".join(LINES[result].format(name) + "\n" for name, result in (test.split("=") for test in said.split()))
+    ran = types.SimpleNamespace(output=output, results=ktap.Said.of(output), crashed=crashed)
+    return verdict.killers(names.split(), ran), (notice, survives)
+
+
+def words():
+    """The rows and words are those of the probe's source."""
+    source = "".join((TOP / "selftests" / file).read_text()
+                     for file in ("lib/effects.cc", "lib/effects.h", "probe/stops.cc"))
+    rows = [set(re.findall(pattern, source, re.M)) for pattern in (r'\.id = "(\w+)"', r'^\t\{ "(\w+)", ')]
+    used = {word for word in (verdict.GOOD - {"works"}) | verdict.BAD if f'"{word}"' in source}
+    return [rows, used], [[set(part) for part in verdict.ROWS.values()], (verdict.GOOD - {"works"}) | verdict.BAD]
+
+
+def main():
+    tap = ktap.Printer("verdict: ")
+    for table, judged in ((PROBES, probes), (SKIPS, skips), (SUITE, suites), (CRASHES, crashes), (MUTANTS, mutants),
+                          ([()], words)):
+        for row in table:
+            said, wanted = judged(*row)
+            tap.test(said == wanted, f"{judged.__name__} {row}" + ("" if said == wanted else f": {said}, not {wanted}"))
+    return tap.end()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
