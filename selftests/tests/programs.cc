@@ -199,8 +199,8 @@ static const bool added = [] {
 
 /*
  * bpf_get_stack() returns the callchain of the sample if there is one. Before 6.1 it does so only
- * for PMU events; for a breakpoint it unwinds from the registers, which is not allowed for a precise
- * event.
+ * for PMU events. For a breakpoint it unwinds from the registers, which is not allowed for a
+ * precise event.
  */
 static bool takes_callchain()
 {
