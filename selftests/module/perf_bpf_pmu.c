@@ -21,6 +21,10 @@
  * events as large PEBS. With PERF_BPF_PMU_CALLCHAIN the driver puts the callchain into the sample
  * before it calls the core, like the drivers of PEBS and IBS.
  *
+ * From Linux 6.13 on other events of its group can pause and resume an event (attr.aux_pause,
+ * attr.aux_resume). It then counts 1 << 32 for each time that it was paused, and 1 for each time
+ * that it was resumed, in place of hits.
+ *
  * To interrupt the kernel in the middle of something, "echo FUNCTION > nmi_in" (on x86) makes one
  * hit in an NMI at the next call of FUNCTION.
  *
@@ -88,8 +92,19 @@ static typeof(perf_event_overflow) *event_overflow;
 static typeof(perf_event_output) *event_output;
 static typeof(perf_callchain) *callchain;
 
+/* An event that others pause and resume counts that, as 1 << 32 and as 1. */
+#ifndef PERF_PMU_CAP_AUX_PAUSE
+#define PERF_PMU_CAP_AUX_PAUSE	0
+#define PERF_EF_PAUSE		0
+#define PERF_EF_RESUME		0
+#endif
+
 static void pmu_stop(struct perf_event *event, int flags)
 {
+	if (flags & PERF_EF_PAUSE) {
+		local64_add(1ULL << 32, &event->count);
+		return;
+	}
 	event->hw.state |= PERF_HES_STOPPED | PERF_HES_UPTODATE;
 }
 
@@ -97,6 +112,10 @@ static void pmu_start(struct perf_event *event, int flags)
 {
 	struct hw_perf_event *hwc = &event->hw;
 
+	if (flags & PERF_EF_RESUME) {
+		local64_inc(&event->count);
+		return;
+	}
 	if (local64_read(&hwc->period_left) <= 0) {
 		local64_set(&hwc->period_left, hwc->sample_period);
 		hwc->last_period = hwc->sample_period;
@@ -492,6 +511,8 @@ static struct pmu bpf_pmu = {
 #ifdef PERF_PMU_CAP_HETEROGENEOUS_CPUS
 	/* Before 6.2, another PMU could not share or later use perf_hw_context without this. */
 	.capabilities	= PERF_PMU_CAP_HETEROGENEOUS_CPUS,
+#else
+	.capabilities	= PERF_PMU_CAP_AUX_PAUSE,
 #endif
 	.pmu_enable	= pmu_enable,
 	.pmu_disable	= pmu_disable,

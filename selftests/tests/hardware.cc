@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstring>
 #include <ctime>
 #include <memory>
 
@@ -786,6 +787,57 @@ TEST("hardware.nmi.in_signal", "C6",
 	ring.drain();
 	expect_hits(event, filter, 2 * HITS);
 	EXPECT_EQ(ring.samples(), 2 * HITS, "samples");
+}
+
+/* attr.aux_action, which is newer than the headers here. */
+static void set_aux_action(perf_event_attr &attr, uint32_t action)
+{
+	memcpy(&attr.aux_sample_size + 1, &action, sizeof(action));
+}
+
+/*
+ * Hits on one function pause the trace of the leader, and hits on another one resume it. A real one
+ * would be of Intel PT or CoreSight.
+ */
+static void check_aux_pause(Verdict verdict)
+{
+	constexpr uint32_t PAUSE = 2, RESUME = 4; /* attr.aux_pause, attr.aux_resume */
+	perf_event_attr pauses = breakpoint(hit), resumes = breakpoint(hit_other);
+	Filter filter;
+
+	if (kernel_before(6, 13))
+		unavailable("the kernel has no attr.aux_pause (it came with 6.13)");
+	pauses.disabled = resumes.disabled = 0;
+	set_aux_action(pauses, PAUSE);
+	set_aux_action(resumes, RESUME);
+
+	Event trace(hardware()), pausing(pauses, 0, -1, &trace), resuming(resumes, 0, -1, &trace);
+	const Ring ring(trace);
+
+	filter.returns(verdict.returns);
+	if (verdict.attached)
+		for (const Event *event : { &pausing, &resuming })
+			event->must_attach(filter);
+	trace.enable();
+	for (uint64_t i = 0; i < HITS; i++) {
+		hit(i);
+		hit_other(i);
+	}
+	trace.disable();
+	EXPECT_EQ(trace.count() >> 32, HITS, "times that the trace was paused");
+	EXPECT_EQ(uint32_t(trace.count()), HITS, "times that the trace was resumed");
+	EXPECT_EQ(filter.runs(), verdict.attached ? 2 * HITS : 0, "runs of the program");
+}
+
+TEST_OF("hardware.aux_pause.rejected", "C3",
+	"rejected hits pause and resume the trace of another event, as the documentation says",
+	check_aux_pause(rejects))
+
+TEST("hardware.aux_pause.accepted", "C2",
+     "accepted hits pause and resume the trace of another event, as hits without a program do")
+{
+	check_aux_pause(no_program);
+	check_aux_pause({ true, 1 });
 }
 
 /* Bursts of hits interrupt a task that is in bpf(2) most of the time. */
