@@ -7,7 +7,7 @@
 #include "lib/event.h"
 #include "lib/fd.h"
 
-/* A new cgroup, which ends with the object. Calls unavailable() if the kernel has none for events. */
+/* A new cgroup, removed by the destructor. Calls unavailable() if the kernel has none for events. */
 class Cgroup {
 public:
 	Cgroup();
