@@ -7,7 +7,7 @@
 #include "lib/event.h"
 #include "lib/fd.h"
 
-/* A new cgroup, removed by the destructor. Calls unavailable() if the kernel has none for events. */
+/* A cgroup that the destructor removes. unavailable() if the kernel has none for perf events. */
 class Cgroup {
 public:
 	Cgroup();
