@@ -178,8 +178,8 @@ class Base(Series):
     def subject(self):
         """What a verdict is about, as a number: the series, the tests, the configuration."""
         sources = sorted(path for path in (TOP / "selftests").rglob("*") if path.suffix in (".cc", ".c", ".h"))
-        return digest([self.folder / "series", *sorted(self.folder.glob("stock-fails*")), *sorted(self.folder.glob("skips*")),
-                       *sorted(self.folder.glob("*.patch")),
+        return digest([self.folder / "series", *sorted(self.folder.glob("stock-fails*")),
+                       *sorted(self.folder.glob("skips*")), *sorted(self.folder.glob("*.patch")),
                        TOP / "Kconfig.fragment", *sources])
 
 

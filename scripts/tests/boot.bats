@@ -277,6 +277,7 @@ outcome_is() {
 	boots 'printf "%s\n" "$@" >"'$T'/arguments"; up; echo "exit 0" >"$verdict"'
 	[[ $(xargs <"$T/arguments") == *"-accel tcg,thread=multi -cpu max -smp 2 "* ]]
 	[[ $(cat "$T/arguments") != *icount* ]]
+	grep -qE '^console=.* printk.time=1$' "$T/arguments"
 	boots 'printf "%s\n" "$@" >"'$T'/arguments"; up; echo "exit 0" >"$verdict"' --smp 4
 	[[ $(xargs <"$T/arguments") == *" -smp 4 "* ]]
 	boots 'printf "%s\n" "$@" >"'$T'/arguments"; up; echo "exit 0" >"$verdict"' --in-turns

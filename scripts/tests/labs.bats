@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: GPL-2.0
 load common
 
-PROBE='{"effects": [{"id": "sigio", "title": "SIGIO (O_ASYNC)", "result": "suppressed"}], "stops": []}'
+PROBE=$(probe_of sample=suppressed wakeup=suppressed sigio=suppressed setsig=suppressed sigtrap=suppressed limit=untouched \
+	hup=suppressed / continue=works step=works handler=works)
 GREEN="$PROBE|TAP version 13|1..2|ok 1 a.one|ok 2 b.two|# Totals: pass:2 fail:0 xfail:0 xpass:0 skip:0 error:0"
-RED="${PROBE/suppressed/delivered}|TAP version 13|1..2|ok 1 a.one|# b.two: expected 0, got 5: \"hits\"|not ok 2 b.two|# Totals: pass:1 fail:1 xfail:0 xpass:0 skip:0 error:0"
+RED="$PROBE|TAP version 13|1..2|ok 1 a.one|# b.two: expected 0, got 5: \"hits\"|not ok 2 b.two|# Totals: pass:1 fail:1 xfail:0 xpass:0 skip:0 error:0"
 KEY=0123456789abcdef
 
 # said LEVEL JSON: a line of lava-run's log

@@ -391,7 +391,7 @@ saw() {
 	{ saw before ok; saw loaded ok; saw after ok; echo "== end"; } >"$T/out/output.log"
 	run "$SCRIPTS/livepatch/report" "$T/out" 6.1.0-56-amd64 --some
 	[ "$status" -eq 0 ]
-	[[ $output == *"the sigio "*"delivered  suppressed  delivered"*"verdict: as expected" ]]
+	[[ $output =~ the\ sigio\ +delivered\ +suppressed\ +delivered.*verdict:\ as\ expected$ ]]
 	run "$SCRIPTS/livepatch/report" "$T/out" 6.1.0-56-amd64
 	[ "$status" -eq 1 ]
 	[[ $output == *"WRONG  loaded: "*": is listed as failing, but does not exist"* ]]

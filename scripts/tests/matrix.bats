@@ -137,12 +137,12 @@ measured() {
 	done
 	run make -s -C "$T/project" matrix
 	[ "$status" -eq 0 ]
-	[[ $output == *"verify 6.1"* && $output != *"verify 6.18"* ]]
+	[[ $output == *"verify --each-oops 6.1"* && $output != *"verify --each-oops 6.18"* ]]
 	run make -s -C "$T/project" matrix KERNEL_MIRROR=file:///mirror
-	[[ $output == *"verify 6.18"* ]]
+	[[ $output == *"verify --each-oops 6.18"* ]]
 	mkdir -p "$T/other/linux-6.18.44"
 	run make -s -C "$T/project" matrix BUILD="$T/other"
-	[[ $output == *"verify 6.18"* && $output != *"verify 6.6"* ]]
+	[[ $output == *"verify --each-oops 6.18"* && $output != *"verify --each-oops 6.6"* ]]
 	run make -s -C "$T/project" matrix ARCH=arm64 KERNEL_MIRROR=file:///mirror
-	[[ $output == *"verify 6.12"* && $output != *"verify 6.18"* ]]
+	[[ $output == *"verify --each-oops 6.12"* && $output != *"verify --each-oops 6.18"* ]]
 }

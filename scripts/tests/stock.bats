@@ -50,7 +50,7 @@ esac'
 @test "stock --added: a kernel that skips all of the new tests is measured, and no other guest may" {
 	mkdir "$T/guest"
 	cat >"$T/guest/output.log" <<-'END'
-		{"effects": []}
+		{"effects": [], "stops": []}
 		TAP version 13
 		1..1
 		ok 1 new.test # SKIP no such thing here

@@ -5,6 +5,7 @@ import pathlib
 import re
 import sys
 import types
+import typing
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
@@ -43,9 +44,11 @@ PROBES = (
     *[("", f"{row}=", "", ("stock", f"the probe does not print {row}")) for row in ("wakeup", "limit", "continue")],
     ("", "", "other=suppressed", ("patched", "the probe prints 'other', which is none of its effects")),
     ("", "other=delivered", "", ("stock", "the probe prints 'other', which is none of its effects")),
-    *[("", "", f"{row}={word}", ("patched", f"{row} is {word}, says the probe, not {right}")) for row, word, right in (
-        ("sigio", "delivered", "suppressed"), ("limit", "suppressed", "untouched"), ("sample", "untouched", "suppressed"),
-        ("sample", "works", "suppressed"), ("hup", "unknown", "suppressed"), ("hup", "unavailable", "suppressed"),
+    *[("", "", f"{row}={word}", ("patched", f"{row} is {word}, says the probe, not {right}"))
+      for row, word, right in (
+        ("sigio", "delivered", "suppressed"), ("limit", "suppressed", "untouched"),
+        ("sample", "untouched", "suppressed"), ("sample", "works", "suppressed"),
+        ("hup", "unknown", "suppressed"), ("hup", "unavailable", "suppressed"),
         ("step", "does not stop", "works"), ("step", "unavailable", "works"))],
     ("-", "", "hup=unavailable", ("patched", "hup is unavailable, says the probe, not suppressed")),
     ("hup=p", "hup=unavailable", "", ("stock", "hup is unavailable, says the probe, not suppressed")),
@@ -72,7 +75,7 @@ def probes(fails, stock, patched, complaint):
 
 # The result of a test, which stock passes or skips, and its list; the complaint.
 NO_BTF = Skip("no BTF", False)
-SKIPS = (
+SKIPS: typing.Tuple = (
     ("s", {"b": NO_BTF}, None),
     ("s", {"b": Skip("no BTF", True)}, None),
     ("p", {"b": Skip("no BTF", True)}, None),
@@ -113,7 +116,7 @@ def suites(names, patterns, complaint):
 
 
 # How oops.exec and oops.fork are listed: "d" dies, "f" fails; the results in each guest; the complaints.
-CRASHES = (
+CRASHES: typing.Tuple = (
     ("dd", ["exec=d", "fork=d"], []),
     ("dd", ["exec=d"], []),
     ("df", ["exec=d", "fork=f"], []),
@@ -143,13 +146,14 @@ def crashes(how, guests, complaints):
 
 # What a mutant must fail; what the tests say: "NAME=p", "f" by an expectation, "e" by an error, "v" without a verdict,
 # "s"; the test in which the kernel crashed; the tests that notice; why it survives.
-MUTANTS = (
+MUTANTS: typing.Tuple = (
     ("a b", "a=f b=f", None, ["a", "b"], []),
     ("a b", "a=f b=p", None, ["a"], ["b"]),
     ("a b", "a=f b=s", None, ["a"], ["b, which was skipped"]),
     ("a b", "a=f", None, ["a"], ["b, which did not run"]),
     ("a", "a=e", None, [], ["a, which failed by an error, not by an expectation: perf_event_open: EINVAL"]),
-    ("a", "a=v", None, [], ["a, which failed by an error, not by an expectation: expected a verdict within 30 s, got none"]),
+    ("a", "a=v", None, [],
+     ["a, which failed by an error, not by an expectation: expected a verdict within 30 s, got none"]),
     ("r.*", "r.1=f r.2=s r.3=f", None, ["r.1", "r.3"], []),
     ("r.*", "r.1=f r.2=e", None, ["r.1"], []),
     ("r.*", "r.1=f r.2=p", None, ["r.1"], ["r.2"]),

@@ -200,10 +200,11 @@ Seen use(const Kind &kind, const Placement &where, Filter &filter, Verdict verdi
 		return 0;
 	};
 	perf_event_attr attr = kind.attr(), beside = software(PERF_COUNT_SW_DUMMY);
+	/* First, as the end of a leader enables its siblings until they end, too. */
+	Signals signals({ SETSIG });
 	std::optional<Cgroup> cgroup;
 	std::optional<Event> event, other;
 	std::optional<Ring> ring;
-	Signals signals({ SETSIG });
 	const uint64_t runs = filter.runs();
 
 	run_on(cpu);

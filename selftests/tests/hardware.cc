@@ -789,6 +789,38 @@ TEST("hardware.nmi.in_signal", "C6",
 	EXPECT_EQ(ring.samples(), 2 * HITS, "samples");
 }
 
+/*
+ * Deleting an element of a resizable hash map disables programs twice, the second time for a part of
+ * the deletion. The NMI comes after that part.
+ */
+TEST("hardware.nmi.bpf.nested", "C6",
+     "an overflow in bpf() is a miss, also after a nested section without programs has ended")
+{
+	constexpr auto RESIZABLE_HASH = bpf_map_type(35); /* newer than the headers here */
+	Hits hits(NMI);
+	LIBBPF_OPTS(bpf_map_create_opts, options, .map_flags = BPF_F_NO_PREALLOC);
+	Fd map(bpf_map_create(RESIZABLE_HASH, nullptr, sizeof(int), sizeof(int), 1, &options));
+	Filter filter;
+	Event event(hardware());
+
+	if (!map.valid() && errno == EINVAL)
+		unavailable("the kernel has no resizable hash maps (they came after 6.18)");
+	if (!map.valid())
+		setup_failed("bpf_map_create", errno);
+	event.enable(filter);
+	for (int i = 0, key = 0; i < int(HITS); i++) {
+		hits.make_in("bpf_mem_cache_free_rcu");
+		if (bpf_map_update_elem(map.get(), &key, &i, BPF_ANY) ||
+		    bpf_map_delete_elem(map.get(), &key))
+			setup_failed("bpf() to change a map", errno);
+	}
+	EXPECT_EQ(event.count(), HITS, "hits counted, in bpf()");
+	EXPECT_EQ(filter.runs(), 0, "runs of the program");
+	EXPECT_EQ(misses_of_program(filter.prog_fd()).value_or(0), HITS, "misses");
+	hits.make(1);
+	EXPECT_EQ(filter.runs(), 1, "runs of the program after bpf()");
+}
+
 /* attr.aux_action, which is newer than the headers here. */
 static void set_aux_action(perf_event_attr &attr, uint32_t action)
 {
