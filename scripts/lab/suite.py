@@ -40,7 +40,7 @@ def ask(binary, arch=ARCH):
                                      check=True).stdout)
     return Suite({rule["id"]: rule["what"] for rule in said["rules"]},
                  [Test(test["name"], test["rule"], test["says"], test["file"]) for test in said["tests"]],
-                 [Cell(**cell) for cell in said["cells"]])
+                 [Cell(**cell) for cell in said.get("cells", [])])
 
 
 def chosen(names, patterns):

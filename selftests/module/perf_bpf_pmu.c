@@ -22,7 +22,7 @@
  * before it calls the core, like the drivers of PEBS and IBS.
  *
  * From Linux 6.13 on other events of its group can pause and resume an event (attr.aux_pause,
- * attr.aux_resume). It then counts 1 << 32 for each time that it was paused, and 1 for each time
+ * attr.aux_resume). It then counts 1 << 24 for each time that it was paused, and 1 for each time
  * that it was resumed, in place of hits.
  *
  * To interrupt the kernel in the middle of something, "echo FUNCTION > nmi_in" (on x86) makes one
@@ -92,7 +92,8 @@ static typeof(perf_event_overflow) *event_overflow;
 static typeof(perf_event_output) *event_output;
 static typeof(perf_callchain) *callchain;
 
-/* An event that others pause and resume counts that, as 1 << 32 and as 1. */
+/* An event that others pause and resume counts that, as PAUSED and as 1. */
+#define PAUSED		(1 << 24)
 #ifndef PERF_PMU_CAP_AUX_PAUSE
 #define PERF_PMU_CAP_AUX_PAUSE	0
 #define PERF_EF_PAUSE		0
@@ -102,7 +103,7 @@ static typeof(perf_callchain) *callchain;
 static void pmu_stop(struct perf_event *event, int flags)
 {
 	if (flags & PERF_EF_PAUSE) {
-		local64_add(1ULL << 32, &event->count);
+		local64_add(PAUSED, &event->count);
 		return;
 	}
 	event->hw.state |= PERF_HES_STOPPED | PERF_HES_UPTODATE;
