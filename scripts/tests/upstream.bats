@@ -63,7 +63,7 @@ told_of() {
 
 @test "upstream: words about this repository, in a message, in code, in a cover letter" {
 	real_sets
-	sed -i '/^Tests:/i As rule C6 says.\n' "$T/top/patches/linux-7.3"/0008-*
+	sed -i '/^Fixes:/i As rule C6 says.\n' "$T/top/patches/linux-7.3"/0008-*
 	told_of "upstream text mentions this repository: 0008-*As rule C6 says."
 	sed -i '/C6/,+1d' "$T/top/patches/linux-7.3"/0008-*
 	sed -i 's/^+.*cookie;$/& \/* see perf_bpf_filter *\//' "$T/top/patches/linux-7.3"/0008-*
