@@ -33,10 +33,10 @@ told_of() {
 
 @test "upstream: a patch in no set, in two, or one that there is not" {
 	real_sets
-	sed -i /^0014/d "$sets/perf-urgent"
-	told_of "0014-hw_breakpoint-come-back-from-stop.patch is in no set of upstream/; *"
-	echo 0014-hw_breakpoint-come-back-from-stop.patch | tee -a "$sets/bpf" >>"$sets/x86-mm"
-	told_of "0014-hw_breakpoint-come-back-from-stop.patch is in more than one set of upstream/"
+	sed -i /^0301/d "$sets/perf-urgent"
+	told_of "0301-perf-fix-stopped-breakpoints-and-tracepoints-that-never-count-again.patch is in no set of upstream/; *"
+	echo 0301-perf-fix-stopped-breakpoints-and-tracepoints-that-never-count-again.patch | tee -a "$sets/bpf" >>"$sets/x86-mm"
+	told_of "0301-perf-fix-stopped-breakpoints-and-tracepoints-that-never-count-again.patch is in more than one set of upstream/"
 	echo 0099-none.patch >>"$sets/bpf"
 	told_of "upstream/bpf names 0099-none.patch, which does not exist"
 }
@@ -63,20 +63,20 @@ told_of() {
 
 @test "upstream: words about this repository, in a message, in code, in a cover letter" {
 	real_sets
-	sed -i '/^Tests:/i As rule C6 says.\n' "$T/top/patches/linux-7.3"/0008-*
-	told_of "upstream text mentions this repository: 0008-*As rule C6 says."
-	sed -i '/C6/,+1d' "$T/top/patches/linux-7.3"/0008-*
-	sed -i 's/^+.*cookie;$/& \/* see perf_bpf_filter *\//' "$T/top/patches/linux-7.3"/0008-*
-	told_of "upstream text mentions this repository: 0008-*see perf_bpf_filter *"
-	cp "$SCRIPTS/../patches/linux-7.3"/0008-* "$T/top/patches/linux-7.3"
+	sed -i '/^Fixes:/i As rule C6 says.\n' "$T/top/patches/linux-7.3"/0204-*
+	told_of "upstream text mentions this repository: 0204-*As rule C6 says."
+	sed -i '/C6/,+1d' "$T/top/patches/linux-7.3"/0204-*
+	sed -i 's/^+.*cookie;$/& \/* see perf_bpf_filter *\//' "$T/top/patches/linux-7.3"/0204-*
+	told_of "upstream text mentions this repository: 0204-*see perf_bpf_filter *"
+	cp "$SCRIPTS/../patches/linux-7.3"/0204-* "$T/top/patches/linux-7.3"
 	sed -i '$i # The mutants show it.' "$sets/bpf"
 	told_of "upstream text mentions this repository: upstream/bpf:*mutants show it."
 }
 
 @test "upstream: a Fixes: line in a wrong format" {
 	real_sets
-	sed -i 's/^Fixes: \(.......\)..... /Fixes: \1 /' "$T/top/patches/linux-7.3"/0008-*
-	told_of "Fixes: requires 12 digits and (\"the subject\"): 0008-*"
+	sed -i 's/^Fixes: \(.......\)..... /Fixes: \1 /' "$T/top/patches/linux-7.3"/0204-*
+	told_of "Fixes: requires 12 digits and (\"the subject\"): 0204-*"
 }
 
 # patch_of NAME OLD NEW: from one tree to the next
