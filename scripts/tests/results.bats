@@ -98,10 +98,10 @@ prepare() {
 
 @test "results: a run that ended with complaints is not recorded, and the pages are written all the same" {
 	prepare
-	mkdir -p "$BUILD" "$T/work/selftests"
-	printf '#!/bin/sh\necho '\''{"rules": [], "tests": []}'\''\n' >"$T/work/selftests/perf_bpf_filter"
-	chmod +x "$T/work/selftests/perf_bpf_filter"
-	printf '{"stock": {"logs": "%s/work/stock-boot"}, "verdict": "fail"}' "$T" >"$BUILD/results-6.1.json"
+	mkdir -p "$BUILD" "$T/linux/selftests"
+	printf '#!/bin/sh\necho '\''{"rules": [], "tests": []}'\''\n' >"$T/linux/selftests/perf_bpf_filter"
+	chmod +x "$T/linux/selftests/perf_bpf_filter"
+	printf '{"stock": {"logs": "%s/linux/stock-boot"}, "verdict": "fail"}' "$T" >"$BUILD/results-6.1.json"
 	run "$T/top/scripts/results"
 	[ "$status" -eq 0 ] && [ "$output" = "results: make verify BASE=6.1 ended with complaints: not recorded; repeat it" ]
 	grep -q '"6.1": {"date": "2000-01-01"' "$T/top/patches/results.json"
