@@ -800,13 +800,15 @@ TEST("hardware.nmi.bpf.nested", "C6",
 	Hits hits(NMI);
 	LIBBPF_OPTS(bpf_map_create_opts, options, .map_flags = BPF_F_NO_PREALLOC);
 	Fd map(bpf_map_create(RESIZABLE_HASH, nullptr, sizeof(int), sizeof(int), 1, &options));
-	Filter filter;
-	Event event(hardware());
 
 	if (!map.valid() && errno == EINVAL)
 		unavailable("the kernel has no resizable hash maps (they came after 6.18)");
 	if (!map.valid())
 		setup_failed("bpf_map_create", errno);
+
+	Filter filter;
+	Event event(hardware());
+
 	event.enable(filter);
 	for (int i = 0, key = 0; i < int(HITS); i++) {
 		hits.make_in("bpf_mem_cache_free_rcu");
