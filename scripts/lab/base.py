@@ -40,7 +40,7 @@ def left_out(name):
     mirror that is named, or from the build folder."""
     why = unmeasured(name)
     if not why and "kernel.org" in Base(name).kernels()[0] and not os.environ.get("KERNEL_MIRROR") \
-            and not any(BUILD.glob(f"linux-{name}.*")):
+            and not any(BUILD.glob(f"linux-{name}")) and not any(BUILD.glob(f"linux-{name}.*")):
         why = "its source is on kernel.org; set KERNEL_MIRROR=" \
             "https://cdn.kernel.org/pub/linux/kernel, or another mirror"
     return why
