@@ -329,6 +329,10 @@ struct Moment {
 	void (*happens)(Event &event, Fd &link, bool sigtrap);
 	bool detaches = false; /* the second half of the hits has no program */
 	bool on_cpu = false;
+	/* What is counted after it if the limit has stopped the event before, and whether the limit
+	   ends that, too. REFRESH sets one; with ENABLE the event has none. */
+	uint64_t revived = 0;
+	bool limits = false;
 };
 
 const Moment moments[] = {
@@ -336,14 +340,17 @@ const Moment moments[] = {
 	  [](Event &event, Fd &, bool sigtrap) {
 		  with.target = hit_other;
 		  event.modify(moved_to(hit_other, sigtrap));
-	  } },
+	  },
+	  false, false, HITS / 2 },
 	{ "disable", "DISABLE and ENABLE",
 	  [](Event &event, Fd &, bool) {
 		  event.disable();
 		  hit_times(HITS);
 		  event.enable();
-	  } },
-	{ "refresh", "REFRESH", [](Event &event, Fd &, bool) { event.must_refresh(LIMIT); } },
+	  },
+	  false, false, HITS / 2 },
+	{ "refresh", "REFRESH", [](Event &event, Fd &, bool) { event.must_refresh(LIMIT); }, false,
+	  false, LIMIT, true },
 	{ "fork", "the life of a child", [](Event &, Fd &, bool) { in_child([] {}); } },
 	{ "detach", "the end of the link", [](Event &, Fd &link, bool) { link.close(); }, true },
 	{ "reattach", "a second attachment of a program",
@@ -367,6 +374,22 @@ const Moment moments[] = {
 	{ "exec", "exec()", nullptr },
 	{ "exit", "the exit of the task", nullptr },
 };
+
+/* Otherwise a program that does what hits without one do could be just as wrong. */
+void check_bare(const Effect &effect, const Moment &moment, const Observed &bare)
+{
+	const bool limited = effect.setup.limit;
+	const uint64_t unlimited = moment.limits ? HITS / 2 + LIMIT : HITS,
+		       count = limited ? LIMIT + moment.revived : unlimited;
+	uint64_t seen = count;
+
+	if (effect.seen == &Observed::hups)
+		seen = 1 + moment.limits;
+	else if (limited)
+		seen = moment.revived && !moment.limits ? 0 : LIMIT;
+	EXPECT_EQ(bare.count, count, "hits counted without a program");
+	EXPECT_VALUE(bare.*effect.seen, seen, "without a program");
+}
 
 void check_moment(const Effect &effect, const Moment &moment)
 {
@@ -397,8 +420,15 @@ void check_moment(const Effect &effect, const Moment &moment)
 	const Observed bare = measure(no_program), accepted = measure({ true, 1 }),
 		       rejected = measure(rejects);
 
-	if (std::string(moment.name) != "reattach")
+	check_bare(effect, moment, bare);
+	/* The program that is attached then rejects. */
+	if (std::string(moment.name) == "reattach")
+		EXPECT_VALUE(accepted.*effect.seen, std::min(effect.accepted_seen, HITS / 2),
+			     "until the second attachment");
+	else
 		compare(true, effect, bare, accepted);
+	EXPECT_EQ(rejected.count, moment.detaches && setup.limit ? HITS / 2 + LIMIT : HITS,
+		  "rejected hits counted");
 	if (!moment.detaches)
 		EXPECT_VALUE(rejected.*effect.seen, 0, effect.title);
 	else

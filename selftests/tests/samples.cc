@@ -173,8 +173,12 @@ static void check(Program program)
 		for (uint64_t sample_type :
 		     { SHORT, LONG, LONG & ~uint64_t(PERF_SAMPLE_CALLCHAIN),
 		       uint64_t(PERF_SAMPLE_CALLCHAIN), uint64_t(PERF_SAMPLE_ADDR) })
-			for (bool first : { true, false })
+			for (bool first : { true, false }) {
 				compare(kind, sample_type, filter, first);
+				/* Error codes are negative; the other programs leave 0. */
+				EXPECT_GE(filter.look().stack_id, 0, "from bpf_get_stackid()");
+				EXPECT_GE(filter.look().stack_bytes, 0, "from bpf_get_stack()");
+			}
 	}
 }
 
