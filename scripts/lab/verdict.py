@@ -62,8 +62,8 @@ def read_run(text):
     return run
 
 
-def read_guest(folder, may_skip_all=False):
-    """What a boot left in its folder, as read_run(). @may_skip_all: nothing but tests to skip is right, too."""
+def read_guest(folder):
+    """What a boot left in its folder, as read_run()."""
     guest = {"logs": str(folder)}
     try:
         guest.update({"exit": None, **json.loads((folder / "boot.json").read_text())})
@@ -76,8 +76,6 @@ def read_guest(folder, may_skip_all=False):
     if guest["outcome"] not in ("passed", "failed"):
         guest["error"] = guest["outcome"] + (f": {guest['splats'][0]['line']}"
                                              if guest.get("splats") else "")
-    elif may_skip_all and guest["exit"] == 4 and set(guest["tests"].values()) == {"skip"}:
-        pass  # so it ends for kselftest
     elif guest["exit"] != ("fail" in guest["tests"].values()) and not guest["error"]:
         guest["error"] = f"exit code {guest['exit']} does not fit the test results"
     return guest
