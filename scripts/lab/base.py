@@ -68,8 +68,8 @@ def kernel_version(tree):
     return ".".join(part[1] for part in parts) if all(parts) else None
 
 
-def digest(paths):
-    total = hashlib.sha256()
+def digest(paths, text=""):
+    total = hashlib.sha256(text.encode())
     for path in paths:
         total.update(path.read_bytes())
     return total.hexdigest()[:16]
@@ -94,6 +94,11 @@ class Series:
         lines = [line.removeprefix("# BASE linux-") for line in [first] if line.startswith("# BASE linux-")]
         lines += [line.removeprefix("# ALSO linux-") for line in others if line.startswith("# ALSO linux-")]
         return [line.split() for line in lines]
+
+    def until(self):
+        """The month in which maintenance of this line ends, "# UNTIL 2026-12"; None if that is not announced."""
+        said = re.search(r"^# UNTIL (\d{4}-\d{2})$", self.text, re.M)
+        return said[1] if said else None
 
     def is_for(self, version):
         return version.rpartition(".")[0] in [kernel for kernel, *_ in self.kernels()]
@@ -176,11 +181,12 @@ class Base(Series):
         die(f"no such mutant: {name} (see {TOP}/patches/linux-*/mutants)")
 
     def subject(self):
-        """What a verdict is about, as a number: the series, the tests, the configuration."""
+        """What a verdict is about, as a number: what the patches change, the tests, the configuration."""
         sources = sorted(path for path in (TOP / "selftests").rglob("*") if path.suffix in (".cc", ".c", ".h"))
-        return digest([self.folder / "series", *sorted(self.folder.glob("stock-fails*")),
-                       *sorted(self.folder.glob("skips*")), *sorted(self.folder.glob("*.patch")),
-                       TOP / "Kconfig.fragment", *sources])
+        changes = [(self.folder / patch).read_text(errors="replace").split("\n---\n", 1)[-1]
+                   for patch in self.patches()]
+        return digest([*sorted(self.folder.glob("stock-fails*")), *sorted(self.folder.glob("skips*")),
+                       TOP / "Kconfig.fragment", *sources], "".join(changes))
 
 
 def live_subject(name):

@@ -43,7 +43,7 @@ prepare() {
 	run "$T/top/scripts/results"
 	[ "$status" -eq 0 ] && [ "$output" = "results: make mutants 6.1" ]
 	grep -q '| make mutants | mutants | 8   |' "$T/top/patches/RESULTS.md"
-	echo "# another" >>"$T/top/patches/linux-6.1/series"
+	echo "+another line" >>"$(echo "$T/top/patches/linux-6.1"/0001-*.patch)"
 	run "$T/top/scripts/results" --check
 	[ "$status" -eq 1 ] && [[ $output == "results: patches/RESULTS.md: not what"* ]]
 	"$T/top/scripts/results"
