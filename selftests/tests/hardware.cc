@@ -802,7 +802,7 @@ TEST("hardware.nmi.bpf.nested", "C6",
 	Fd map(bpf_map_create(RESIZABLE_HASH, nullptr, sizeof(int), sizeof(int), 1, &options));
 
 	if (!map.valid() && errno == EINVAL)
-		unavailable("the kernel has no resizable hash maps (they came after 6.18)");
+		unavailable("the kernel has no resizable hash maps (they came after 7.0)");
 	if (!map.valid())
 		setup_failed("bpf_map_create", errno);
 
