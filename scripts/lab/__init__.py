@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """What the verbs share. For each thing there is one reader:
 
-  base      patches/linux-X.Y: the series, what stock fails, the mutants
+  base      patches/: the series, what stock fails, the mutants
   config    Kconfig.fragment, and what a file of configs/ adds to it
   suite     the rules and the tests, as the suite tells them
   ktap      what the suite prints

@@ -62,6 +62,8 @@ QUESTIONS = {
     "bases": base.names,
     "at-hand": base.at_hand,
     "series": lambda name: [base.find(name).folder],
+    "expected": lambda name: [base.find(name).expected()],
+    "mutants": lambda name: [mutant.path for mutant in base.find(name).mutants()],
     "patches": lambda folder: series(folder).patches(),
     # Of all bases, or of one series.
     "kernels": lambda *folders: [" ".join(kernel) for one in [*map(series, folders)] or [*map(base.find, base.names())]

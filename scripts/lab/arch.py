@@ -41,7 +41,7 @@ class Arch:
         self.module, *self.module_options = said.get("Module", "").split() or [None]
         self.user = said.get("User", "").split()
         self.sysroot = said.get("Sysroot", "").split()
-        # In the build folder and beside stock-fails; x86's have none.
+        # In the build folder and in patches/expect; x86's have none.
         self.suffix = "" if self.name == "x86" else f"-{self.name}"
         self.debian = "amd64" if self.name == "x86" else self.name
         self.folder = self.suffix[1:]  # of its results

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""A folder of patches: what is in its series, what the stock kernel fails, how it is broken on
-purpose. There is no list of bases but the folders patches/linux-X.Y."""
+"""A base: its series in patches/linux-X.Y, what its runs are compared with in patches/expect, and its
+mutants in patches/mutants. There is no list of bases but the folders patches/linux-X.Y."""
 import fnmatch
 import hashlib
 import os
@@ -132,10 +132,11 @@ class Base(Series):
     def __init__(self, name):
         self.name = name
         super().__init__(TOP / "patches" / f"linux-{name}")
+        self.expect, self.broken = (TOP / "patches" / room / self.folder.name for room in ("expect", "mutants"))
 
     def of_arch(self, name):
-        """A file of it as it is for $ARCH: instructions, or instructions.arm64."""
-        return self.folder / (f"{name}.{ARCH.name}" if ARCH.suffix else name)
+        """What runs on $ARCH are compared with: instructions, or instructions.arm64."""
+        return self.expect / (f"{name}.{ARCH.name}" if ARCH.suffix else name)
 
     def stock_fails(self, preempt="full", shipped=False):
         return read_fails(self.expected(), preempt, shipped=shipped)
@@ -143,7 +144,11 @@ class Base(Series):
     def stock_fails_elsewhere(self):
         """What comes to it on other architectures than x86: (name, tests) each."""
         return [(path.suffix[1:], {test for test in read_fails(path, None) if not test.startswith("not ")})
-                for path in self.folder.glob("stock-fails.*")]
+                for path in self.expect.glob("stock-fails.*")]
+
+    def live_fails(self):
+        """The list of what fails with the live patch, which need not exist."""
+        return TOP / f"patches/expect/live/linux-{self.name}.fails"
 
     def skips(self, version):
         """The list of what the patched kernel skips, or None if @version is of another line, or it does not exist."""
@@ -153,7 +158,7 @@ class Base(Series):
     def expected(self):
         """stock-fails, or what it is for $ARCH: stock-fails.ARCH has the names that come to it, and
         "not NAME" (or a pattern) for those that leave it."""
-        path, differs = self.folder / "stock-fails", self.of_arch("stock-fails")
+        path, differs = self.expect / "stock-fails", self.of_arch("stock-fails")
         if not ARCH.suffix or not differs.is_file():
             return path
         lines, listed, gone = differs.read_text().splitlines(), read_fails(path, None), set()
@@ -170,28 +175,36 @@ class Base(Series):
 
     def mutants(self):
         """All of them, by name."""
-        return [Mutant(path) for path in sorted(self.folder.glob("mutants/*.patch"))]
+        return [Mutant(path) for path in sorted(self.broken.glob("*.patch"))]
 
     def mutant(self, name):
         """Its own, or that of another base, which most lines of a series have in common with it."""
-        for folder in (self.folder, *(Base(other).folder for other in names())):
-            path = folder / "mutants" / f"{name}.patch"
+        for folder in (self.broken, *(Base(other).broken for other in names())):
+            path = folder / f"{name}.patch"
             if path.is_file():
                 return Mutant(path)
-        die(f"no such mutant: {name} (see {TOP}/patches/linux-*/mutants)")
+        die(f"no such mutant: {name} (see {TOP}/patches/mutants)")
+
+    def equivalent(self):
+        """Lines of "STATEMENT | CHANGE | WHY": changes to the series that no test notices."""
+        path = self.broken / "equivalent"
+        lines = path.read_text().splitlines() if path.is_file() else []
+        return [line for line in lines if line and not line.startswith("#")]
 
     def subject(self):
         """What a verdict is about, as a number: what the patches change, the tests, the configuration."""
         sources = sorted(path for path in (TOP / "selftests").rglob("*") if path.suffix in (".cc", ".c", ".h"))
         changes = [(self.folder / patch).read_text(errors="replace").split("\n---\n", 1)[-1]
                    for patch in self.patches()]
-        return digest([*sorted(self.folder.glob("stock-fails*")), *sorted(self.folder.glob("skips*")),
+        return digest([*sorted(self.expect.glob("stock-fails*")), *sorted(self.expect.glob("skips*")),
                        TOP / "Kconfig.fragment", *sources], "".join(changes))
 
 
 def live_subject(name):
     """What a verdict about the live patch for a base is about."""
-    return digest(sorted((TOP / "patches/livepatch").glob(f"linux-{name}.*")))[:8] + find(name).subject()[:8]
+    one = find(name)
+    lists = [one.live_fails()] if one.live_fails().is_file() else []
+    return digest([*lists, *sorted((TOP / "patches/livepatch").glob(f"linux-{name}.*"))])[:8] + one.subject()[:8]
 
 
 def read_fails(path, preempt="full", release=None, shipped=False, failed=()):

@@ -4,11 +4,11 @@ load common
 
 # lists STOCK ARM64: what arm64 must fail, where stock-fails has the one, and stock-fails.arm64 the other
 lists() {
-	mkdir -p "$T/top/patches/linux-6.1" "$BUILD"
+	mkdir -p "$T/top/patches/"{,expect/}linux-6.1 "$BUILD"
 	cp -r "$SCRIPTS" "$T/top"
 	echo '# BASE linux-6.1 6.1.9-1' >"$T/top/patches/linux-6.1/series"
-	tr ' ' '\n' <<<"$1" >"$T/top/patches/linux-6.1/stock-fails"
-	tr '|' '\n' <<<"$2" >"$T/top/patches/linux-6.1/stock-fails.arm64"
+	tr ' ' '\n' <<<"$1" >"$T/top/patches/expect/linux-6.1/stock-fails"
+	tr '|' '\n' <<<"$2" >"$T/top/patches/expect/linux-6.1/stock-fails.arm64"
 	ARCH=${3-arm64} run /usr/bin/python3 -B -c 'import sys
 sys.path[0] = sys.argv[1]
 sys.argv = ["list"]

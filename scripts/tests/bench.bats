@@ -39,13 +39,13 @@ guest() {
 committed() {
 	local compiler=$1
 	shift
-	mkdir -p "$T/patches/linux-6.1"
-	printf '# %s\n# a comment\n' "$compiler" >"$T/patches/linux-6.1/instructions"
-	[ $# -eq 0 ] || printf '%s\n' "$@" >>"$T/patches/linux-6.1/instructions"
+	mkdir -p "$T/patches/expect/linux-6.1"
+	printf '# %s\n# a comment\n' "$compiler" >"$T/patches/expect/linux-6.1/instructions"
+	[ $# -eq 0 ] || printf '%s\n' "$@" >>"$T/patches/expect/linux-6.1/instructions"
 }
 
 checks() {
-	run "$SCRIPTS/bench-report" --check "$T/patches/linux-6.1/instructions" "6.1=$T/w"
+	run "$SCRIPTS/bench-report" --check "$T/patches/expect/linux-6.1/instructions" "6.1=$T/w"
 }
 
 # What make verify leaves, an archive that has just that version, and a compiler that is quick.
@@ -220,7 +220,7 @@ assert b['6.1']['patched']['stops']['program.async']['p50'] == 620 and b['here']
 	committed gcc-12 "sampling 822 822" "rejects 600"
 	checks
 	[ "$status" -eq 0 ]
-	[ "${lines[0]}" = "ok 1 bench 6.1: way sampling costs 822 instructions, as patches/linux-6.1/instructions says" ]
+	[ "${lines[0]}" = "ok 1 bench 6.1: way sampling costs 822 instructions, as patches/expect/linux-6.1/instructions says" ]
 	[ "${lines[3]}" = "1..3" ]
 	[[ $output != *bare* ]]
 }
@@ -231,7 +231,7 @@ assert b['6.1']['patched']['stops']['program.async']['p50'] == 620 and b['here']
 	committed gcc-12 "sampling 822 822" "rejects 600"
 	checks
 	[ "$status" -eq 1 ]
-	[ "${lines[1]}" = "not ok 2 bench 6.1: way rejects costs 601 instructions, 1 more than patches/linux-6.1/instructions says" ]
+	[ "${lines[1]}" = "not ok 2 bench 6.1: way rejects costs 601 instructions, 1 more than patches/expect/linux-6.1/instructions says" ]
 	[ "$(grep -c '^not ok' <<<"$output")" -eq 1 ]
 }
 
@@ -276,7 +276,7 @@ assert b['6.1']['patched']['stops']['program.async']['p50'] == 620 and b['here']
 	committed gcc-12 "sampling 822 822" "rejects 600"
 	checks
 	[ "$status" -eq 1 ]
-	[ "${lines[1]}" = "ok 2 bench 6.1: way rejects # SKIP patches/linux-6.1/instructions was measured with gcc-12, this with gcc-13" ]
+	[ "${lines[1]}" = "ok 2 bench 6.1: way rejects # SKIP patches/expect/linux-6.1/instructions was measured with gcc-12, this with gcc-13" ]
 	[ "$(grep -c '# SKIP' <<<"$output")" -eq 2 ]
 	[ "$(grep '^not ok' <<<"$output")" = "not ok 3 bench 6.1: way sampling costs 823 instructions, 1 more than on stock" ]
 }
@@ -287,8 +287,8 @@ assert b['6.1']['patched']['stops']['program.async']['p50'] == 620 and b['here']
 	committed gcc-12 "rejects 600"
 	checks
 	[ "$status" -eq 1 ]
-	[[ $output == *"not ok 1 bench 6.1: way sampling is not in patches/linux-6.1/instructions; run scripts/bench --record 6.1"* ]]
-	[[ $output == *"not ok 2 bench 6.1: rejects is in patches/linux-6.1/instructions and was not measured"* ]]
+	[[ $output == *"not ok 1 bench 6.1: way sampling is not in patches/expect/linux-6.1/instructions; run scripts/bench --record 6.1"* ]]
+	[[ $output == *"not ok 2 bench 6.1: rejects is in patches/expect/linux-6.1/instructions and was not measured"* ]]
 	[[ $output == *"not ok 3 bench 6.1: way sampling was not measured on stock"* ]]
 }
 
@@ -296,14 +296,14 @@ assert b['6.1']['patched']['stops']['program.async']['p50'] == 620 and b['here']
 	guest stock gcc-12 rejects=676
 	guest patched gcc-12 rejects=600
 	checks
-	one_line "bench: $T/patches/linux-6.1/instructions: *No such file*; run scripts/bench --record"
+	one_line "bench: $T/patches/expect/linux-6.1/instructions: *No such file*; run scripts/bench --record"
 	committed gcc-12 "rejects many"
 	checks
-	one_line "bench: $T/patches/linux-6.1/instructions: *many*"
+	one_line "bench: $T/patches/expect/linux-6.1/instructions: *many*"
 	committed gcc-12
-	: >"$T/patches/linux-6.1/instructions"
+	: >"$T/patches/expect/linux-6.1/instructions"
 	checks
-	one_line "bench: $T/patches/linux-6.1/instructions: *"
+	one_line "bench: $T/patches/expect/linux-6.1/instructions: *"
 	echo '{"ways": [' >"$T/w/patched-bench/output.log"
 	checks
 	one_line "bench: $T/w/patched-bench: no measurements *"
@@ -313,10 +313,10 @@ assert b['6.1']['patched']['stops']['program.async']['p50'] == 620 and b['here']
 	guest stock gcc-12 bare=7 sampling=822 sigtrap=- rejects=676
 	guest patched gcc-12 bare=7 sampling=820 sigtrap=- rejects=600
 	committed gcc-1 "stale 1"
-	run "$SCRIPTS/bench-report" --record "$T/patches/linux-6.1/instructions" "6.1=$T/w"
+	run "$SCRIPTS/bench-report" --record "$T/patches/expect/linux-6.1/instructions" "6.1=$T/w"
 	[ "$status" -eq 0 ]
-	[ "$(head -n 1 "$T/patches/linux-6.1/instructions")" = "# gcc-12" ]
-	[ "$(grep -v '^#' "$T/patches/linux-6.1/instructions" | xargs)" = "sampling 820 822 rejects 600" ]
+	[ "$(head -n 1 "$T/patches/expect/linux-6.1/instructions")" = "# gcc-12" ]
+	[ "$(grep -v '^#' "$T/patches/expect/linux-6.1/instructions" | xargs)" = "sampling 820 822 rejects 600" ]
 	checks
 	[ "$status" -eq 0 ]
 	[[ ${lines[0]} == "ok 1 "*"820 instructions, as "* ]]

@@ -71,8 +71,8 @@ debugs() {
 		{"name": "oops.c", "rule": "C8", "says": "y", "file": "a"}, {"name": "races.d", "rule": "C6", "says": "z", "file": "a"}]}'
 	END
 	chmod +x "$BUILD/linux-6.1.9-1/selftests/perf_bpf_filter"
-	mkdir -p "$T/top/patches/linux-6.1/mutants"
-	cat >"$T/top/patches/linux-6.1/mutants/sleeps.patch" <<-'END'
+	mkdir -p "$T/top/patches/mutants/linux-6.1"
+	cat >"$T/top/patches/mutants/linux-6.1/sleeps.patch" <<-'END'
 	C8: a sleep.
 
 	Splat: kasan: KASAN: use-after-free in b

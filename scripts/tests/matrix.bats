@@ -106,7 +106,7 @@ measured() {
 	[[ $output == *"matrix: 6.18 is left out: no results;"* ]]
 	ARCH=arm64 run "$SCRIPTS/matrix"
 	[[ $output == *"matrix: 6.1 arm64 is left out: no results; make verify BASE=6.1 ARCH=arm64 measures it"* ]]
-	[[ $output == *"matrix: 6.18 arm64 is left out: patches/linux-6.18/stock-fails.arm64 does not exist, "* ]]
+	[[ $output == *"matrix: 6.18 arm64 is left out: patches/expect/linux-6.18/stock-fails.arm64 does not exist, "* ]]
 	# None is dropped without a word, and who asks for one base hears of that one alone.
 	[ "$(grep -c "^matrix: [0-9.]* arm64 is left out: " <<<"$output")" -eq "$(cat "$SCRIPTS"/../patches/linux-*/series | grep -c "^# BASE")" ]
 	run "$SCRIPTS/matrix" 6.1
@@ -130,7 +130,7 @@ measured() {
 	mkdir -p "$T/project/scripts/livepatch"
 	cp "$SCRIPTS/../Makefile" "$T/project"
 	cp -r "$SCRIPTS/lab" "$SCRIPTS/arch" "$T/project/scripts"
-	(cd "$SCRIPTS/.." && cp --parents patches/linux-*/series patches/linux-*/stock-fails* "$T/project")
+	(cd "$SCRIPTS/.." && cp --parents patches/linux-*/series patches/expect/linux-*/stock-fails* "$T/project")
 	for verb in verify kabi bench matrix livepatch/verify; do
 		printf '#!/bin/sh\necho "%s $*"\n' "$verb" >"$T/project/scripts/$verb"
 		chmod +x "$T/project/scripts/$verb"

@@ -13,15 +13,15 @@ committed() {
 real_sets() {
 	mkdir -p "$T/top/patches"
 	cp -r "$SCRIPTS" "$T/top"
-	cp -r "$SCRIPTS/../patches/linux-7.3" "$T/top/patches"
-	sets=$T/top/patches/linux-7.3/upstream
+	cp -r "$SCRIPTS/../patches/linux-7.3" "$SCRIPTS/../patches/upstream" "$T/top/patches"
+	sets=$T/top/patches/upstream
 	printf '#!/bin/sh\necho "fetch: no tree here" >&2\nexit 1\n' >"$T/top/scripts/fetch"
 	committed
 }
 
 # told_of LINE: what the script says once the sets were made wrong, instead of asking for a tree
 told_of() {
-	run "$T/top/scripts/upstream" 7.3
+	run "$T/top/scripts/upstream"
 	one_line "upstream: $1"
 }
 
@@ -53,7 +53,7 @@ told_of() {
 	told_of "upstream/perf-core does not begin with a '# TREE \[PREFIX\] TREE BRANCH' line"
 	sed -i -e '1s/TREE/& [PATCH]/' -e '2,$s/^#.*/#/' "$sets/perf-core"
 	told_of "upstream/perf-core has no cover letter"
-	cp "$SCRIPTS/../patches/linux-7.3/upstream/perf-core" "$sets"
+	cp "$SCRIPTS/../patches/upstream/perf-core" "$sets"
 	sed -i '1a # NEEDS unknown' "$sets/perf-core"
 	told_of "upstream/perf-core needs unknown, which does not exist"
 	sed -i 's/unknown/bpf-next/' "$sets/perf-core"
@@ -88,8 +88,8 @@ patch_of() {
 # A series of two patches side by side, in two sets; the second needs the first.
 fake_sets() {
 	local dir=$T/top/patches/linux-7.3
-	sets=$dir/upstream
-	mkdir -p "$sets"
+	sets=$T/top/patches/upstream
+	mkdir -p "$dir" "$sets"
 	cp -r "$SCRIPTS" "$T/top"
 	fake_tree "$T/tree" 7.3.9
 	cp -r "$T/tree" "$T/one"
@@ -112,7 +112,7 @@ fake_sets() {
 
 @test "upstream: a set behind what it needs, people once, a letter, and no sign-off" {
 	fake_sets
-	run "$T/top/scripts/upstream" 7.3
+	run "$T/top/scripts/upstream"
 	[ "$status" -eq 0 ] || { echo "$output"; false; }
 	[ "${lines[0]}" = "$T/top/dist/upstream/b-one" ] && [ "${#lines[@]}" -eq 2 ]
 	cd "$T/top/dist/upstream"
@@ -130,21 +130,17 @@ fake_sets() {
 	fake_sets
 	mkdir -p "$T/top/dist/upstream/old"
 	sed -i '/NEEDS/d' "$sets/a-two"
-	run "$T/top/scripts/upstream" 7.3
+	run "$T/top/scripts/upstream"
 	one_line "upstream: git am does not take upstream/a-two: *kernel/core.c*"
 	[ ! -e "$T/top/dist/upstream" ]
 	sed -i '1a # NEEDS b-one' "$sets/a-two"
 	printf '#!/bin/sh\necho "0001.patch:9: WARNING: no"\nexit 1\n' >"$T/tree/scripts/checkpatch.pl"
-	run "$T/top/scripts/upstream" 7.3
+	run "$T/top/scripts/upstream"
 	one_line "upstream: checkpatch, of upstream/b-one: 0001.patch:9: WARNING: no"
 	[ ! -e "$T/top/dist/upstream" ]
 }
 
-@test "upstream: no such base, or one with no sets" {
-	run "$SCRIPTS/upstream" 4.19
-	one_line "upstream: no such base: 4.19 (available:*7.3*"
+@test "upstream: it is for the newest base alone" {
 	run "$SCRIPTS/upstream" 6.1
-	one_line "upstream: no sets in patches/linux-6.1/upstream"
-	run "$SCRIPTS/upstream" 6.1 7.3
-	one_line "usage: upstream \[BASE\]"
+	one_line "usage: upstream"
 }

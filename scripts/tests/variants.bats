@@ -13,11 +13,12 @@ prepare() {
 	mkdir -p "$T/top/selftests"
 	cp -r "$SCRIPTS" "$SCRIPTS/../Kconfig.fragment" "$T/top"
 	cp -r "$SCRIPTS/../selftests/module" "$T/top/selftests"
-	series=$T/top/patches/linux-6.1
+	series=$T/top/patches/linux-6.1 expect=$T/top/patches/expect/linux-6.1 mutants=$T/top/patches/mutants
 	fake_series "$series"
+	mkdir -p "$expect"
 	sed -i '1i Tests: t.b in the selftests.\n\n---' "$series/0001-one.patch"
 	sed -i '1i Tests: t.* in the selftests.\n\n---' "$series/0002-two.patch"
-	printf 't.b\nt.c\nt.full # preempt=full\noops.d\n' >"$series/stock-fails"
+	printf 't.b\nt.c\nt.full # preempt=full\noops.d\n' >"$expect/stock-fails"
 	work=$BUILD/linux-6.1.9-1
 	rm -rf "$work"
 	fake_tree "$work/stock"
@@ -79,7 +80,7 @@ told() {
 		echo "00$n-other.patch" >>"$series/series"
 	done
 	sed -i '1i Tests: t.d in the selftests.\n\n---' "$series/0002-two.patch"
-	echo t.d >>"$series/stock-fails"
+	echo t.d >>"$expect/stock-fails"
 	verb prefixes
 	[ "$status" -eq 1 ]
 	told 1..4 "ok 1 prefix 0001-one.patch: 3 tests turn green, 1 to go" "ok 2 prefix 0002-two.patch: 0 tests turn green, 1 to go" \
@@ -127,9 +128,9 @@ told() {
 @test "mutants: killed by its tests, survived, killed with the kernel, and without what it says" {
 	prepare 'grep -q line39_broken $image || exit
 		case $(cat "${verdict%/*}/command") in *oops*) say "perf_bpf_filter: test oops.d"; say "BUG: kernel NULL pointer dereference" ;; *t.b*) results -t.a -t.b ;; *t.c*) results +t.c =t.d ;; esac'
-	mkdir "$series/mutants"
+	mkdir -p "$mutants/linux-6.1" "$mutants/linux-7.3"
 	for mutant in "killed:Fails: t.a t.b" "survives:Fails: t.c" "dies:Fails: oops.*" "says-nothing:" $'elsewhere:Arch: arm64\nFails: t.a'; do
-		cat >"$series/mutants/${mutant%%:*}.patch" <<-END
+		cat >"$mutants/linux-6.1/${mutant%%:*}.patch" <<-END
 		C1: broken.
 
 		${mutant#*:}
@@ -153,16 +154,15 @@ told() {
 	one_line "mutants: no such mutant: none (see *"
 
 	# That of another base, by name alone.
-	mkdir -p "$T/top/patches/linux-7.3/mutants"
 	fake_series "$T/top/patches/linux-7.3"
-	sed 's/broken;/broken; /' "$series/mutants/killed.patch" >"$T/top/patches/linux-7.3/mutants/newer.patch"
+	sed 's/broken;/broken; /' "$mutants/linux-6.1/killed.patch" >"$mutants/linux-7.3/newer.patch"
 	verb mutants 6.1 newer killed
 	told 1..2 "ok 1 mutant newer: killed by 2 tests: t.a t.b" "ok 2 mutant killed: killed by 2 tests: t.a t.b"
 	rm -r "$T/top/patches/linux-7.3"
 	verb mutants 6.1 says-nothing
 	[ "$status" -eq 1 ]
 	[[ ${lines[-1]} == "mutants: "*"says-nothing.patch: no 'Fails:', 'Runs:' or 'Costs:' line" ]]
-	rm "$series/mutants/says-nothing.patch" "$series/mutants/survives.patch"
+	rm "$mutants/linux-6.1/says-nothing.patch" "$mutants/linux-6.1/survives.patch"
 	verb mutants 6.1
 	told 1..2 "ok 1 mutant dies: killed, the kernel crashed: oops.*" "ok 2 mutant killed: killed by 2 tests: t.a t.b"
 }

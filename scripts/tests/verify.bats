@@ -193,7 +193,7 @@ found() {
 	(cd "$SCRIPTS/.." && cp -r scripts patches selftests Kconfig.fragment "$T/repo")
 	subject() { bash -c ". '$T/repo/scripts/lib.sh'; lab subject 6.1"; }
 	right=$(subject)
-	for file in patches/linux-6.1/series patches/linux-6.1/0101-*.patch patches/linux-6.1/stock-fails \
+	for file in patches/linux-6.1/series patches/linux-6.1/0101-*.patch patches/expect/linux-6.1/stock-fails \
 		Kconfig.fragment $(cd "$T/repo" && find selftests -name '*.cc' -o -name '*.bpf.c' -o -name '*.h' | sed -n '1p;10p;20p;30p'); do
 		cp "$T/repo/"$file "$T/saved"
 		echo "# more" >>"$(echo "$T/repo/"$file)"
