@@ -18,6 +18,7 @@
 
 #include "lib/cgroup.h"
 #include "lib/clock.h"
+#include "lib/compat.h"
 #include "lib/gate.h"
 #include "lib/pmu.h"
 #include "tests/common.h"
@@ -40,6 +41,7 @@ struct Kind {
 	void (*hit)();
 	bool exact = true; /* one overflow per hit; otherwise there may be more or fewer */
 	std::optional<Context> context = {}; /* of a PMU event */
+	std::optional<Access> access = {}; /* of a breakpoint in user mode */
 };
 
 perf_event_attr sampling(perf_event_attr attr, bool exclude_kernel)
@@ -79,10 +81,11 @@ void tick()
 }
 
 const Kind kinds[] = {
-	{ "execute", "execute breakpoint", [] { return breakpoint(hit); }, [] { with.target(0); } },
+	{ "execute", "execute breakpoint", [] { return breakpoint(hit); }, [] { with.target(0); },
+	  true, std::nullopt, Access::EXECUTE },
 	{ "write", "watchpoint",
 	  [] { return breakpoint(Access::WRITE, with.word, sizeof(*with.word)); },
-	  [] { *with.word = 1; } },
+	  [] { *with.word = 1; }, true, std::nullopt, Access::WRITE },
 	{ "kernel_write", "watchpoint that the kernel hits",
 	  [] {
 		  need_kernel_hits();
@@ -167,7 +170,8 @@ void check_effect(const Kind &kind, const Effect &effect)
 struct Placement {
 	const char *name, *title;
 	/* Of what it consists; all others are false. */
-	bool leader = false, sibling = false, inherited = false, on_cpu = false, cgroup = false;
+	bool leader = false, sibling = false, inherited = false, on_cpu = false, cgroup = false,
+	     compat = false;
 };
 
 const Placement placements[] = {
@@ -184,6 +188,7 @@ const Placement placements[] = {
 	  .on_cpu = true },
 	{ .name = "cpu", .title = "for all tasks on a CPU", .on_cpu = true },
 	{ .name = "cgroup", .title = "for a cgroup", .on_cpu = true, .cgroup = true },
+	{ .name = "compat", .title = "of a task that executes 32-bit code", .compat = true },
 };
 
 struct Seen {
@@ -252,15 +257,44 @@ Seen use(const Kind &kind, const Placement &where, Filter &filter, Verdict verdi
 		 Signals::count(SETSIG), ring.has_value() };
 }
 
-void check_place(const Kind &kind, const Placement &where)
+/* The same for a 32-bit program, which makes the hits and returns the number of its signals. */
+Seen use_compat(const Kind &kind, const InstructionSet &set, Filter &filter, Verdict verdict)
 {
-	prepare(kind);
+	const uint64_t runs = filter.runs();
+	perf_event_attr attr =
+		kind.access == Access::EXECUTE
+			? breakpoint(Access::EXECUTE, reinterpret_cast<void *>(set.at),
+				     set.execute_length)
+			: breakpoint(Access::WRITE, reinterpret_cast<void *>(set.word), 4);
+	Gate gate;
+	Child child([&] {
+		gate.pass();
+		return exec_compat(set);
+	});
 
-	Filter filter;
-	const Seen bare = use(kind, where, filter, no_program),
-		   accepted = use(kind, where, filter, { true, 1 }),
-		   rejected = use(kind, where, filter, rejects);
+	attr.enable_on_exec = 1;
 
+	Event event(attr, child.pid());
+	Ring ring(event);
+
+	event.async(COMPAT_SIGNAL, child.pid());
+	filter.returns(verdict.returns);
+	if (verdict.attached)
+		event.must_attach(filter);
+	gate.open();
+
+	const int status = child.wait();
+
+	if (!WIFEXITED(status))
+		fail("expected that the 32-bit program exits, got status %#x", status);
+	ring.drain();
+	return { event.count(), filter.runs() - runs, ring.samples(), uint64_t(WEXITSTATUS(status)),
+		 true };
+}
+
+void check_seen(const Kind &kind, const Placement &where, const Seen &bare, const Seen &accepted,
+		const Seen &rejected)
+{
 	EXPECT_EQ(rejected.samples, 0, "samples of rejected hits");
 	EXPECT_EQ(rejected.signals, 0, "signals for rejected hits");
 	EXPECT_GT(bare.signals, 0, "signals without a program");
@@ -284,6 +318,33 @@ void check_place(const Kind &kind, const Placement &where)
 		EXPECT_LE(accepted.signals, (1 + where.inherited) * accepted.runs,
 			  "signals for accepted hits");
 	}
+}
+
+void check_place(const Kind &kind, const Placement &where)
+{
+	prepare(kind);
+
+	Filter filter;
+	const auto check = [&](auto measure) {
+		const Seen bare = measure(no_program), accepted = measure(Verdict{ true, 1 }),
+			   rejected = measure(rejects);
+
+		check_seen(kind, where, bare, accepted, rejected);
+	};
+
+	if (!where.compat)
+		return check([&](Verdict verdict) { return use(kind, where, filter, verdict); });
+
+	bool any = false;
+
+	for (const InstructionSet &set : instruction_sets()) {
+		if (!executes(set))
+			continue;
+		any = true;
+		check([&](Verdict verdict) { return use_compat(kind, set, filter, verdict); });
+	}
+	if (!any)
+		unavailable("this kernel executes no 32-bit programs");
 }
 
 perf_event_attr moved_to(void (*function)(uint64_t value), bool sigtrap)
@@ -329,10 +390,11 @@ struct Moment {
 	void (*happens)(Event &event, Fd &link, bool sigtrap);
 	bool detaches = false; /* the second half of the hits has no program */
 	bool on_cpu = false;
-	/* What is counted after it if the limit has stopped the event before, and whether the limit
-	   ends that, too. REFRESH sets one; with ENABLE the event has none. */
-	uint64_t revived = 0;
+	/* The hits of the second half that are counted, and whether they have a limit. */
+	uint64_t counted = HITS / 2;
 	bool limits = false;
+	/* The same if a limit has stopped the event before. */
+	uint64_t revived = 0;
 };
 
 const Moment moments[] = {
@@ -341,16 +403,16 @@ const Moment moments[] = {
 		  with.target = hit_other;
 		  event.modify(moved_to(hit_other, sigtrap));
 	  },
-	  false, false, HITS / 2 },
+	  false, false, HITS / 2, false, HITS / 2 },
 	{ "disable", "DISABLE and ENABLE",
 	  [](Event &event, Fd &, bool) {
 		  event.disable();
 		  hit_times(HITS);
 		  event.enable();
 	  },
-	  false, false, HITS / 2 },
+	  false, false, HITS / 2, false, HITS / 2 },
 	{ "refresh", "REFRESH", [](Event &event, Fd &, bool) { event.must_refresh(LIMIT); }, false,
-	  false, LIMIT, true },
+	  false, LIMIT, true, LIMIT },
 	{ "fork", "the life of a child", [](Event &, Fd &, bool) { in_child([] {}); } },
 	{ "detach", "the end of the link", [](Event &, Fd &link, bool) { link.close(); }, true },
 	{ "reattach", "a second attachment of a program",
@@ -370,7 +432,8 @@ const Moment moments[] = {
 		  }
 		  run_on(hotplug_cpu());
 	  },
-	  false, true },
+	  /* perf_event_exit_cpu() removes the event for good. */
+	  false, true, 0 },
 	{ "exec", "exec()", nullptr },
 	{ "exit", "the exit of the task", nullptr },
 };
@@ -379,8 +442,7 @@ const Moment moments[] = {
 void check_bare(const Effect &effect, const Moment &moment, const Observed &bare)
 {
 	const bool limited = effect.setup.limit;
-	const uint64_t unlimited = moment.limits ? HITS / 2 + LIMIT : HITS,
-		       count = limited ? LIMIT + moment.revived : unlimited;
+	const uint64_t count = limited ? LIMIT + moment.revived : HITS / 2 + moment.counted;
 	uint64_t seen = count;
 
 	if (effect.seen == &Observed::hups)
@@ -427,8 +489,12 @@ void check_moment(const Effect &effect, const Moment &moment)
 			     "until the second attachment");
 	else
 		compare(true, effect, bare, accepted);
-	EXPECT_EQ(rejected.count, moment.detaches && setup.limit ? HITS / 2 + LIMIT : HITS,
-		  "rejected hits counted");
+	/* Rejected hits take nothing from a limit; a new one is not used up, either. */
+	uint64_t count = HITS / 2 + (moment.limits ? HITS / 2 : moment.counted);
+
+	if (moment.detaches && setup.limit)
+		count = HITS / 2 + LIMIT;
+	EXPECT_EQ(rejected.count, count, "rejected hits counted");
 	if (!moment.detaches)
 		EXPECT_VALUE(rejected.*effect.seen, 0, effect.title);
 	else
@@ -442,6 +508,12 @@ std::vector<Cell> &all()
 
 	return all;
 }
+
+/* Of an event that no instruction of the 32-bit program hits. */
+const char OF_KERNEL[] =
+	"the kernel calls perf_swevent_overflow() or the PMU's handler for it without looking at "
+	"the "
+	"mode of the task; samples of both modes are compared by the cells of breakpoints";
 
 /* Why a cell has no test of this file. A test that is named fills it. */
 const struct {
@@ -479,11 +551,16 @@ const bool added = [] {
 				 std::string(effect.title) + " of a " + kind.title +
 					 ": as without a program if it is accepted, or else none",
 				 [&] { check_effect(kind, effect); });
-		for (const Placement &where : placements)
+		for (const Placement &where : placements) {
+			if (where.compat && !kind.access) {
+				all().push_back({ "place", kind.name, where.name, "", OF_KERNEL });
+				continue;
+			}
 			add_cell("place", kind.name, where.name,
 				 "the program decides on the sample and signal of a " +
 					 std::string(kind.title) + " for an event " + where.title,
 				 [&] { check_place(kind, where); });
+		}
 	}
 	for (const Effect &effect : effects)
 		for (const Moment &moment : moments)
