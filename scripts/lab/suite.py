@@ -16,6 +16,11 @@ class Test(typing.NamedTuple):
     says: str
     file: str  # in selftests/
 
+    def theme(self):
+        """The first word of the names of tests in that file: tests/THEME.cc, tests/THEME_PART.cc, THEME/FILE.cc."""
+        folder, _, name = self.file.rpartition("/")
+        return re.split("[_.]", name)[0] if folder == "tests" else folder
+
 
 class Cell(typing.NamedTuple):
     table: str

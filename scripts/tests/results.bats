@@ -108,3 +108,13 @@ prepare() {
 	run "$T/top/scripts/results" --check
 	[ "$status" -eq 0 ]
 }
+
+@test "rules: a test that is in the file of another theme" {
+	local tests='{"name": "a.b", "rule": "C1", "says": "x", "file": "FILE"}' file all=
+	for file in tests/a.cc tests/a_b.cc a/b.cc tests/b.cc tests/b_a.cc b/a.cc tests/ab.cc; do
+		all+=${all:+, }${tests/FILE/$file}
+	done
+	command_is suite "echo '{\"rules\": [], \"tests\": [$all]}'"
+	run "$SCRIPTS/rules" "$T/bin/suite"
+	one_line "rules: a.b is in tests/b.cc; a.b is in tests/b_a.cc; a.b is in b/a.cc; a.b is in tests/ab.cc: *"
+}

@@ -14,6 +14,7 @@
 #include "lib/clock.h"
 #include "lib/sysctl.h"
 #include "tests/common.h"
+#include "tests/throttled.h"
 
 static const size_t PAGE = sysconf(_SC_PAGESIZE);
 
@@ -905,3 +906,7 @@ TEST("events.throttle_stops.accepted", "C4",
 {
 	check_throttle_stops(true);
 }
+
+TEST_OF("events.group.throttled", "C10",
+	"a breakpoint that was throttled with its group counts again afterwards",
+	check_group_throttled(breakpoint(hit), hit_times))

@@ -14,16 +14,14 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <algorithm>
 #include <atomic>
 #include <thread>
 
-#include "lib/clock.h"
 #include "lib/kernel.h"
 #include "lib/program.h"
 #include "lib/ptrace.h"
-#include "lib/sysctl.h"
 #include "tests/common.h"
+#include "tests/throttled.h"
 
 /* The number in a one-line file, or -1. */
 static long number_in(const char *path)
@@ -203,66 +201,6 @@ static void check_limit_revives(const Tracing &tracing)
 		EXPECT_EQ(event.count(), round * LIMIT, "hits counted after each limit");
 	}
 }
-
-/*
- * Linux 7 stops the whole group of an event that is throttled. A sibling must count again
- * afterwards even if its task was scheduled out meanwhile.
- */
-static void check_group_throttled(perf_event_attr attr, void (*hits)(uint64_t times))
-{
-	constexpr int TRIES = 20;
-	constexpr long ENOUGH_MILLISECONDS = 5000;
-	constexpr uint64_t NEVER = 1ull << 40; /* ns */
-	perf_event_attr clock = tracing_event(PERF_TYPE_SOFTWARE);
-	SlowSampling slow;
-	uint64_t counted = 0;
-
-	clock.config = PERF_COUNT_SW_TASK_CLOCK;
-	clock.sample_period = 100000; /* ns */
-	clock.exclude_kernel = 1;
-	/* On PREEMPT_RT a wakeup preempts this task, and being scheduled in ends the throttle. */
-	clock.wakeup_events = 0;
-	attr.disabled = 0;
-
-	/* One group for all tries, because closing a uprobe takes seconds on PREEMPT_RT. */
-	Event leader(clock), sibling(attr, 0, -1, &leader);
-	Ring ring(leader);
-
-	leader.enable();
-	for (int i = 0; i < TRIES; i++) {
-		uint64_t throttles = ring.records(PERF_RECORD_THROTTLE);
-
-		leader.set_period(clock.sample_period);
-		for (long waited = 0;; waited++) {
-			if (waited > ENOUGH_MILLISECONDS)
-				fail("expected PERF_RECORD_THROTTLE within %ld ms, got none",
-				     ENOUGH_MILLISECONDS);
-			spin(1);
-			ring.drain();
-			if (ring.records(PERF_RECORD_THROTTLE) >
-			    std::max(throttles, ring.records(PERF_RECORD_UNTHROTTLE)))
-				break;
-		}
-		be_rescheduled();
-		leader.set_period(NEVER);
-
-		uint64_t before = sibling.count();
-
-		hits(HITS);
-
-		uint64_t counts = sibling.count() - before;
-
-		if (counts != HITS && counted == i * HITS)
-			note("%llu hits counted after throttle %d, the first with too few",
-			     (unsigned long long)counts, i);
-		counted += counts;
-	}
-	EXPECT_EQ(counted, TRIES * HITS, "hits counted after the throttle");
-}
-
-TEST_OF("events.group.throttled", "C10",
-	"a breakpoint that was throttled with its group counts again afterwards",
-	check_group_throttled(breakpoint(hit), hit_times))
 
 static const bool added_stopped = [] {
 	for (const Tracing &t : tracings) {
@@ -662,7 +600,7 @@ static int hit_and_write()
 	for (uint64_t i = 0; i < HITS; i++) {
 		hit(i);
 		watched = i;
-		beside = i; /* for QEMU's TCG, see breakpoints.cc */
+		beside = i; /* for QEMU's TCG, see breakpoint.cc */
 	}
 	return 0;
 }

@@ -83,7 +83,7 @@ int store()
 		store_1(&words.watched, i);
 		if (words.watched != i)
 			return 1;
-		words.beside = i; /* for QEMU's TCG, see breakpoints.cc */
+		words.beside = i; /* for QEMU's TCG, see breakpoint.cc */
 	}
 	return 0;
 }

@@ -6,7 +6,6 @@
 #include <bpf/bpf.h>
 #include <linux/membarrier.h>
 #include <poll.h>
-#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -26,11 +25,11 @@
 #include "tests/common.h"
 
 static constexpr int SECONDS = 6;
-static volatile uint64_t words[8];
+static volatile uint64_t word;
 
-static perf_event_attr on_word(int i)
+static perf_event_attr on_word()
 {
-	return breakpoint(Access::WRITE, &words[i], sizeof(words[i]));
+	return breakpoint(Access::WRITE, &word, sizeof(word));
 }
 
 /*
@@ -65,7 +64,7 @@ TEST("oops.modify_disable", "C15",
 {
 	auto &disabled = shared_with_children<std::atomic<uint64_t>>();
 	Child child([&] {
-		perf_event_attr attr = on_word(0);
+		perf_event_attr attr = on_word();
 		Event event(attr);
 
 		std::thread([&] {
@@ -166,135 +165,6 @@ TEST("oops.remove_on_exec.disabled", "C15",
 	must_go_on(disabled);
 }
 
-/* The number of breakpoints that the calling task can still open. None of them is enabled. */
-static int breakpoints_left()
-{
-	Fd fds[std::size(words)];
-	int n = 0;
-
-	for (auto &fd : fds) {
-		fd = open_event(on_word(n));
-		if (!fd.valid())
-			break;
-		n++;
-	}
-	return n;
-}
-
-/*
- * A breakpoint occupies a slot of the task for which it was opened. If the parent exits with the
- * context of its child, it must not release the slot of the child's breakpoint.
- */
-TEST("life.inherited.slots", "C15",
-     "after its parent exits, a child cannot open more breakpoints than the CPU has slots")
-{
-	const perf_event_attr attr = inherited(on_word(0));
-
-	run_on(usable_cpus().front());
-
-	const int all = breakpoints_left();
-
-	for (int round = 0; round < 10; round++) {
-		uint64_t left = after_exit_with_context_of_child(
-			[&] { return attr; }, [](Event &) { return breakpoints_left(); });
-
-		EXPECT_EQ(left, all - 1u,
-			  "breakpoints available to the child besides the inherited one");
-	}
-}
-
-/*
- * Counting the slots of a task and taking one must be atomic. Otherwise two threads that open the
- * last breakpoint at the same time both succeed.
- */
-TEST("life.slots.together", "C15",
-     "of two threads that open the last free breakpoint of a task at once, exactly one succeeds")
-{
-	const Bound bound(SECONDS);
-	const std::vector<int> cpus = usable_cpus();
-	const int all = breakpoints_left();
-	const pid_t us = gettid();
-	std::atomic<uint64_t> come = 0, gone = 0, taken = 0;
-	std::atomic<bool> ends = false;
-	auto meet = [](std::atomic<uint64_t> &at, uint64_t round) {
-		for (at++; at < 2 * round;)
-			;
-	};
-	auto take_the_last = [&](int cpu, bool leads) {
-		run_on(cpu);
-		for (uint64_t round = 0;; round++) {
-			if (leads && (taken != round || bound.reached()))
-				ends = true;
-			meet(come, round + 1);
-			if (ends)
-				return round;
-
-			Fd fd = open_event(on_word(0), us);
-
-			taken += fd.valid();
-			meet(gone, round + 1);
-		}
-	};
-
-	if (cpus.size() < 2)
-		unavailable("the test needs two CPUs");
-	Event{ on_word(0) }; /* skips the test without breakpoints */
-
-	uint64_t rounds;
-	{
-		Fd others[std::size(words)];
-
-		for (int i = 1; i < all; i++)
-			others[i] = open_event(on_word(i));
-
-		std::thread there(take_the_last, cpus[1], false);
-
-		rounds = take_the_last(cpus[0], true);
-		there.join();
-	}
-	note("%lu rounds for the last of %d breakpoints, opened %lu times", rounds, all,
-	     taken.load());
-	EXPECT_EQ(taken, rounds, "breakpoints opened, one per round");
-	EXPECT_EQ(breakpoints_left(), all, "breakpoints available afterwards");
-}
-
-static constexpr uint64_t ENOUGH = 1000;
-static int faults_fd;
-static std::atomic<uint64_t> signals_for_faults;
-
-static void on_fault(int)
-{
-	if (++signals_for_faults == ENOUGH)
-		ioctl(faults_fd, PERF_EVENT_IOC_DISABLE, 0);
-}
-
-/*
- * A fault on a ring under the VMA lock must be retried under mmap_lock, because the ring's vm_ops
- * have no map_pages. If it returns to user mode for a signal instead, and the signal comes from an
- * event that counts page faults, the task faults again and gets the next signal, forever.
- */
-TEST("denial.fault_loop", "C15",
-     "a page fault that sends its own task a signal does not loop forever")
-{
-	const perf_event_attr faults = software(PERF_COUNT_SW_PAGE_FAULTS, 1);
-
-	signal(SIGIO, on_fault);
-	raise(SIGIO); /* fault in the handler and its stack */
-	signals_for_faults = 0;
-
-	Event event(on_word(0)), counts(faults);
-	Ring ring(event);
-
-	faults_fd = counts.fd();
-	counts.async(SIGIO, gettid());
-	counts.enable();
-	ring.drain();
-	counts.disable();
-	note("%lu signals", signals_for_faults.load());
-	EXPECT_GT(signals_for_faults, 0, "signals for page faults");
-	EXPECT_LT(signals_for_faults, ENOUGH, "signals for page faults");
-}
-
 /* Only interrupts may preempt the calling thread. */
 static void run_first()
 {
@@ -357,7 +227,7 @@ TEST("oops.query", "C8",
 	if (!address)
 		unavailable("/proc/kallsyms has no address of bpf_get_perf_event_info()");
 
-	Event event(on_word(0));
+	Event event(on_word());
 
 	Filter().link(event).close();
 

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0
+/* The breakpoints that a task may have, of which the CPU limits the number: C15. */
+#include <unistd.h>
+
+#include <atomic>
+#include <iterator>
+#include <thread>
+#include <vector>
+
+#include "harness/race.h"
+#include "tests/common.h"
+
+static constexpr int SECONDS = 6;
+static volatile uint64_t words[8];
+
+static perf_event_attr on_word(int i)
+{
+	return breakpoint(Access::WRITE, &words[i], sizeof(words[i]));
+}
+
+/* The number of breakpoints that the calling task can still open. None of them is enabled. */
+static int breakpoints_left()
+{
+	Fd fds[std::size(words)];
+	int n = 0;
+
+	for (auto &fd : fds) {
+		fd = open_event(on_word(n));
+		if (!fd.valid())
+			break;
+		n++;
+	}
+	return n;
+}
+
+/*
+ * A breakpoint occupies a slot of the task for which it was opened. If the parent exits with the
+ * context of its child, it must not release the slot of the child's breakpoint.
+ */
+TEST("life.inherited.slots", "C15",
+     "after its parent exits, a child cannot open more breakpoints than the CPU has slots")
+{
+	const perf_event_attr attr = inherited(on_word(0));
+
+	run_on(usable_cpus().front());
+
+	const int all = breakpoints_left();
+
+	for (int round = 0; round < 10; round++) {
+		uint64_t left = after_exit_with_context_of_child(
+			[&] { return attr; }, [](Event &) { return breakpoints_left(); });
+
+		EXPECT_EQ(left, all - 1u,
+			  "breakpoints available to the child besides the inherited one");
+	}
+}
+
+/*
+ * Counting the slots of a task and taking one must be atomic. Otherwise two threads that open the
+ * last breakpoint at the same time both succeed.
+ */
+TEST("life.slots.together", "C15",
+     "of two threads that open the last free breakpoint of a task at once, exactly one succeeds")
+{
+	const Bound bound(SECONDS);
+	const std::vector<int> cpus = usable_cpus();
+	const int all = breakpoints_left();
+	const pid_t us = gettid();
+	std::atomic<uint64_t> come = 0, gone = 0, taken = 0;
+	std::atomic<bool> ends = false;
+	auto meet = [](std::atomic<uint64_t> &at, uint64_t round) {
+		for (at++; at < 2 * round;)
+			;
+	};
+	auto take_the_last = [&](int cpu, bool leads) {
+		run_on(cpu);
+		for (uint64_t round = 0;; round++) {
+			if (leads && (taken != round || bound.reached()))
+				ends = true;
+			meet(come, round + 1);
+			if (ends)
+				return round;
+
+			Fd fd = open_event(on_word(0), us);
+
+			taken += fd.valid();
+			meet(gone, round + 1);
+		}
+	};
+
+	if (cpus.size() < 2)
+		unavailable("the test needs two CPUs");
+	Event{ on_word(0) }; /* skips the test without breakpoints */
+
+	uint64_t rounds;
+	{
+		Fd others[std::size(words)];
+
+		for (int i = 1; i < all; i++)
+			others[i] = open_event(on_word(i));
+
+		std::thread there(take_the_last, cpus[1], false);
+
+		rounds = take_the_last(cpus[0], true);
+		there.join();
+	}
+	note("%lu rounds for the last of %d breakpoints, opened %lu times", rounds, all,
+	     taken.load());
+	EXPECT_EQ(taken, rounds, "breakpoints opened, one per round");
+	EXPECT_EQ(breakpoints_left(), all, "breakpoints available afterwards");
+}

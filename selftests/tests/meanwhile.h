@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What hits race with: a thread on another CPU. */
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include "lib/cpus.h"
+#include "lib/event.h"
+#include "lib/fail.h"
+
+/* A thread on @cpu that calls @round(number) repeatedly until it is destroyed. */
+class Meanwhile {
+public:
+	template <typename Round>
+	Meanwhile(int cpu, Round round)
+		: thread_([this, cpu, round] {
+			run_on(cpu);
+			while (!stop_.load(std::memory_order_relaxed)) {
+				round(rounds_.load(std::memory_order_relaxed));
+				rounds_.fetch_add(1, std::memory_order_relaxed);
+			}
+		})
+	{
+		while (!rounds())
+			sched_yield();
+	}
+	~Meanwhile()
+	{
+		stop_ = true;
+		thread_.join();
+	}
+	uint64_t rounds() const { return rounds_.load(std::memory_order_relaxed); }
+
+private:
+	std::atomic<bool> stop_ = false;
+	std::atomic<uint64_t> rounds_ = 0;
+	std::thread thread_;
+};
+
+/* Frequent timer interrupts on @cpu, which make the interrupted code take longer. */
+class Interrupts {
+public:
+	explicit Interrupts(int cpu)
+		: clock_(software(PERF_COUNT_SW_CPU_CLOCK, 20'000), -1, cpu)
+	{
+		clock_.enable();
+	}
+
+private:
+	Event clock_;
+};
+
+/*
+ * A race that was not lost proves something only if it was run: the two sides must have met this
+ * often. On a crowded host ten times as many were seen.
+ */
+inline constexpr uint64_t MEETINGS = 20;
+
+/* A CPU for the hits, and one for what they race with. */
+struct Cpus {
+	int here, there;
+};
+
+inline Cpus two_cpus()
+{
+	std::vector<int> cpus = usable_cpus();
+
+	if (cpus.size() < 2)
+		skip("the test needs two CPUs");
+	run_on(cpus[0]);
+	return { cpus[0], cpus[1] };
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Overflows whose program cannot run, because it runs already: C6. */
+#include "lib/program.h"
+#include "tests/common.h"
+
+static uint64_t misses(const Filter &filter)
+{
+	const auto misses = misses_of_program(filter.prog_fd());
+
+	if (!misses)
+		unavailable("the kernel has no recursion_misses (they came with 5.12)");
+	return *misses;
+}
+
+TEST("misses.nested", "C6", "hits caused by the program's own reads are counted as its misses")
+{
+	static volatile uint64_t watched;
+	/* Only one byte, so that a read is one hit however the kernel copies. */
+	perf_event_attr attr = breakpoint(Access::READ_WRITE, &watched, 1);
+	Filter filter;
+
+	attr.exclude_kernel = 0;
+
+	Event event(attr);
+	Ring ring(event);
+
+	/* The program reads the watched word, in kernel mode. */
+	need_kernel_hits();
+	filter.returns_if(1, FILTER_VALUE, 1);
+	event.must_attach(filter);
+	EXPECT_EQ(misses(filter), 0, "misses before the first hit");
+	event.enable();
+	for (uint64_t i = 0; i < HITS; i++)
+		watched = i % 2;
+	event.disable();
+	ring.drain();
+
+	EXPECT_EQ(filter.runs(), HITS, "runs of the program");
+	EXPECT_EQ(event.count(), 2 * HITS, "hits counted, nested ones included");
+	EXPECT_EQ(misses(filter), event.count() - filter.runs(), "misses");
+	EXPECT_EQ(ring.samples(), HITS / 2, "samples");
+}
+
+/*
+ * Each access is a hit, whose program reads the word and rejects. The read is another hit, for
+ * which the program cannot run: a miss. Before 6.10 a miss has all effects but the sample; since
+ * 6.10 it has none.
+ */
+class Missing {
+public:
+	explicit Missing(void (*set)(perf_event_attr &attr) = [](perf_event_attr &) {})
+		: event_(watchpoint(set))
+		, ring_(event_)
+	{
+		need_kernel_hits();
+		filter_.returns_if(1, FILTER_VALUE, HITS);
+		event_.must_attach(filter_);
+	}
+	Event &event() { return event_; }
+	/* Accesses the word, and returns the number of runs, which is also the number of misses. */
+	uint64_t access_times(uint64_t times)
+	{
+		for (uint64_t i = 0; i < times; i++)
+			watched = i;
+		event_.disable();
+		ring_.drain();
+		EXPECT_EQ(ring_.samples(), 0, "samples");
+		EXPECT_EQ(event_.count(), 2 * filter_.runs(), "hits counted, misses included");
+		return filter_.runs();
+	}
+	/* The number of effects that so many misses have. */
+	static uint64_t delivered(uint64_t misses) { return kernel_before(6, 10) ? misses : 0; }
+
+private:
+	static perf_event_attr watchpoint(void (*set)(perf_event_attr &attr))
+	{
+		/* Only one byte, so that a read is one hit however the kernel copies. */
+		perf_event_attr attr = breakpoint(Access::READ_WRITE, &watched, 1);
+
+		attr.exclude_kernel = 0;
+		set(attr);
+		return attr;
+	}
+
+	static volatile uint64_t watched;
+	Filter filter_;
+	Event event_;
+	Ring ring_;
+};
+
+volatile uint64_t Missing::watched;
+
+TEST("misses.signal", "C6", "a miss sends its signal where the stock kernel does (before 6.10)")
+{
+	Signals signals({ SETSIG });
+	Missing missing;
+
+	missing.event().async(SETSIG, gettid());
+	missing.event().enable();
+	EXPECT_EQ(missing.access_times(HITS), HITS, "runs of the program");
+	EXPECT_EQ(Signals::count(SETSIG), Missing::delivered(HITS), "signals");
+}
+
+TEST("misses.sigtrap", "C6", "a miss raises SIGTRAP where the stock kernel does (before 6.10)")
+{
+	Signals signals({ SIGTRAP });
+	Missing missing([](perf_event_attr &attr) { attr = with_sigtrap(attr); });
+
+	missing.event().enable();
+	EXPECT_EQ(missing.access_times(HITS), HITS, "runs of the program");
+	EXPECT_EQ(Signals::count(SIGTRAP, TRAP_PERF), Missing::delivered(HITS), "SIGTRAPs");
+}
+
+/* On stock, rejected hits use up the limit, too. If it is even, the last one is taken by a miss. */
+TEST("misses.limit", "C6",
+     "a miss takes one from the limit where the stock kernel does (before 6.10)")
+{
+	constexpr int EVEN = 4;
+	Setup limited;
+
+	limited.limit = true;
+
+	/* Without the series. */
+	const bool rejected_takes = observe(limited, rejects).taken;
+	Signals signals({ SETSIG });
+	Missing missing;
+
+	missing.event().async(SETSIG, gettid());
+	missing.event().must_refresh(EVEN);
+
+	uint64_t runs = missing.access_times(HITS);
+
+	if (Missing::delivered(1))
+		EXPECT_EQ(runs, rejected_takes ? EVEN / 2 : EVEN,
+			  "runs of the program until misses use up the limit");
+	else
+		EXPECT_EQ(runs, HITS, "runs of the program");
+	EXPECT_EQ(Signals::count(SETSIG, POLL_HUP), Missing::delivered(1), "POLL_HUPs");
+}
+
+/*
+ * On each CPU, because an earlier miss, even of another test, could leave a per-CPU counter behind.
+ */
+TEST("misses.none", "C6", "hits whose program runs are not counted as misses, whatever it returns")
+{
+	for (int cpu : usable_cpus()) {
+		run_on(cpu);
+		for (uint32_t verdict : { 0, 1 }) {
+			Filter filter;
+			Event event(breakpoint(hit));
+
+			filter.returns(verdict);
+			event.enable(filter);
+			hit_times(HITS);
+			EXPECT_EQ(filter.runs(), HITS, "runs of the program");
+			EXPECT_EQ(misses(filter), 0, "misses");
+		}
+	}
+}

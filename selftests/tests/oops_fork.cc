@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0
+/* A program that is detached while its event is inherited: C8. */
+#include <linux/sched.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+#include <optional>
+
+#include "harness/race.h"
+#include "lib/program.h"
+#include "tests/common.h"
+#include "tests/meanwhile.h"
+
+/*
+ * Forks with CLONE_FILES, because a child with its own descriptors would keep a link open that its
+ * parent closes. With @taken, an id in use, the fork fails, but only after the child has inherited
+ * the events: the cheapest way to inherit repeatedly.
+ */
+static pid_t fork_sharing_files(const pid_t *taken)
+{
+	clone_args args = {};
+
+	args.flags = CLONE_FILES | (taken ? CLONE_VM | CLONE_FS : 0);
+	args.exit_signal = SIGCHLD;
+	args.set_tid = reinterpret_cast<uintptr_t>(taken);
+	args.set_tid_size = taken ? 1 : 0;
+	return syscall(SYS_clone3, &args, sizeof(args));
+}
+
+static void fork_on(int seconds)
+{
+	constexpr uint64_t ONE_FOR_GOOD = 64;
+	const pid_t taken = getpid();
+	uint64_t forks = 0;
+
+	for (Bound bound(seconds); !bound.reached(forks); forks++) {
+		bool for_good = forks % ONE_FOR_GOOD == 0;
+		pid_t pid = fork_sharing_files(for_good ? nullptr : &taken);
+
+		if (!pid) {
+			hit_times(1);
+			_exit(0);
+		}
+		if (for_good ? pid < 0 : errno != EEXIST)
+			setup_failed("clone3", errno);
+		if (for_good)
+			waitpid(pid, nullptr, 0);
+	}
+	note("%lu forks", forks);
+}
+
+static constexpr int FORK_SECONDS = 10;
+
+enum class Forker {
+	TASK, /* the task of the event, which forks with the mutex of its context held */
+	CHILD, /* a child, which holds another mutex */
+};
+
+static void race_fork(Forker forker)
+{
+	const Cpus cpus = two_cpus();
+	Event event(inherited(breakpoint(hit)));
+	/* Slow down the forks, so that a detach fits between two of their steps. */
+	Interrupts interrupts(cpus.here);
+	uint64_t detached;
+
+	Filter().link(event).close();
+	event.enable();
+	{
+		std::optional<Child> child;
+
+		/* Before there is a link, whose descriptor the child would inherit. */
+		if (forker == Forker::CHILD)
+			child.emplace([] {
+				fork_on(FORK_SECONDS);
+				return 0;
+			});
+
+		/*
+		 * Only the link holds the program, so a program that is inherited too late is
+		 * freed.
+		 */
+		Meanwhile detaching(cpus.there, [&](uint64_t) {
+			Fd prog = load_least(1);
+			Fd link = must_link(prog.get(), event);
+
+			prog.close();
+		});
+
+		if (child)
+			EXPECT_STATUS(child->wait(), 0, "the child");
+		else
+			fork_on(FORK_SECONDS);
+		detached = detaching.rounds();
+	}
+	note("%lu detaches", detached);
+}
+
+TEST_OF("oops.detach_fork.task", "C8", "closing a link is safe while the task of its event forks",
+	race_fork(Forker::TASK))
+
+TEST_OF("oops.detach_fork.child", "C8",
+	"closing a link is safe while a child that inherited the event forks",
+	race_fork(Forker::CHILD))
