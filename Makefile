@@ -43,7 +43,7 @@ help-all: help
 	@echo '  make fuzz          make CALLS=n bad calls on filtered events; nothing may break or leak'
 	@echo '  make soak          boot N=100 times with different CPUs and preemption; compare the results'
 	@echo '  make faults        guests that try to harm the host or forge a result'
-	@echo '  make peers         run perf test, the kernel selftests, gdb and bpftrace on both kernels'
+	@echo '  make peers         run perf, the kernel selftests, gdb and bpftrace on both kernels'
 	@echo '  make bench         count the instructions of a hit, and of other ways to stop at one'
 	@echo 'publish'
 	@echo '  make series-check  check a series as an integrator would, on every point release'

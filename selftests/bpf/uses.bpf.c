@@ -120,4 +120,13 @@ int throttle(struct bpf_perf_event_data *ctx)
 	return __sync_fetch_and_add(&throttle_used, 1) >= throttle_budget;
 }
 
+/* uses/one_shot.cc: accepts calls whose first argument, a size, is large. */
+__u64 one_shot_least;
+
+SEC("perf_event")
+int one_shot(struct bpf_perf_event_data *ctx)
+{
+	return PT_REGS_PARM1(&ctx->regs) >= one_shot_least;
+}
+
 char LICENSE[] SEC("license") = "GPL";
