@@ -2,7 +2,7 @@
 """First-order mutants of C, made by a program. All mutants of a file are compiled at once: each has a number, and
 PERF_MUTANT(number) is true in the kernel that is booted with perf_mutant=number. A condition becomes
 
-    if ((PERF_MUTANT(7) ? (!(cond)) : (cond)))
+    if ((PERF_MUTANT(7) ? !!(!(cond)) : !!(cond)))
 
 and a statement { if (PERF_MUTANT(8)) { } else { statement } }.
 
@@ -318,7 +318,8 @@ class Source:
             elif token.text == "smp_load_acquire" and self.is_(i + 1, "("):
                 yield "barrier", i, i, i + 2, "READ_ONCE(*"
             elif re.fullmatch(r"(atomic|cmpxchg|xchg|try_cmpxchg)\w*_(acquire|release)", token.text):
-                yield "barrier", i, i, i + 1, re.sub("_[a-z]+$", "_relaxed", token.text)
+                plain = re.sub("_[a-z]+$", "", token.text)
+                yield "barrier", i, i, i + 1, plain if plain.endswith(("_read", "_set")) else f"{plain}_relaxed"
         first = site.first + 1 if self.is_(site.first, "return") else site.first
         yield from self.logic(first, site.last - (site.kind == "statement"))
         for i in range(first, site.last):
@@ -414,9 +415,9 @@ class File:
             self.add(number, site, operator, site.first, "removed", ";")
         if site.kind == "condition":
             self.add(number, site, "negate", site.head, "negated", f"!({text})")
-            self.add(number, site, "true", site.head, "true", "true")
+            self.add(number, site, "true", site.head, "true", "1")
         if site.kind in ("condition", "loop"):
-            self.add(number, site, "false", site.head, "false", "false")
+            self.add(number, site, "false", site.head, "false", "0")
         value = (site.first, site.last) if site.kind == "value" else \
             (site.first + 1, site.last - 1) if source.is_(site.first, "return") else (0, 0)
         if value[1] > value[0] + 1:
@@ -491,9 +492,11 @@ class File:
                 pieces += [(f"if (PERF_MUTANT({one})) {{ {text} }} else\n", one) for one, text in versions[number]]
                 pieces.append((f"{{ {plain} }} }}", 0))
             else:
+                # What is left of a condition may be a pointer.
+                truth = "" if site.kind == "value" else "!!"
                 pieces.append(("(\n", 0))
-                pieces += [(f"PERF_MUTANT({one}) ? ({text}) :\n", one) for one, text in versions[number]]
-                pieces.append((f"({plain}))", 0))
+                pieces += [(f"PERF_MUTANT({one}) ? {truth}({text}) :\n", one) for one, text in versions[number]]
+                pieces.append((f"{truth}({plain}))", 0))
         pieces.append((self.source.text[position:], 0))
         lines, line = {}, 1
         for text, one in pieces:

@@ -50,6 +50,9 @@ BODIES: typing.Tuple[typing.Tuple[str, typing.List[str]], ...] = (
     ("struct pair p = {\n\t.one = f(x),\n\t.two = { .a = 1 },\n};", ["constant: 1 -> (1 + 1)", "zero: f(x) -> 0"]),
     ("x |= FLAG | OTHER;", ["assignment: removed", "constant: FLAG -> 0", "constant: OTHER -> 0"]),
     ("x = smp_load_acquire(&p);", ["assignment: removed", "barrier: smp_load_acquire( -> READ_ONCE(*"]),
+    ("x = atomic_long_read_acquire(&n) + atomic_xchg_release(&m, y);", [
+        "assignment: removed", "barrier: atomic_long_read_acquire -> atomic_long_read",
+        "barrier: atomic_xchg_release -> atomic_xchg_relaxed"]),
     ("smp_store_release(&e->p, q);", ["barrier: removed", "barrier: smp_store_release(&e->p -> WRITE_ONCE(*(&e->p)"]),
     ("struct a *p = READ_ONCE(e->p);\n\nif (p && p->x)\n\tb(p);",
      ["reread: READ_ONCE(e->p) at each use", "zero: READ_ONCE(e->p) -> 0", "negate: negated", "true: true",
