@@ -37,6 +37,7 @@ help-all: help
 	@echo '  make stock         boot the kernels that Debian ships, and record what works in each'
 	@echo '  make matrix        verify each base, its module ABI and its prices; print the results by rule'
 	@echo '  make mutants       break one rule at a time; the tests named for it must fail'
+	@echo '                     GENERATED=100: draw that many of those that a program makes of the series'
 	@echo '  make prefixes      build and boot with the first patch, the first two, and so on'
 	@echo '  make debug         run the suite under KASAN, lockdep, KCSAN, PREEMPT_RT and others'
 	@echo '  make stress        count hits for MINUTES=2 while events change, tasks fork, CPUs go offline'
@@ -89,7 +90,7 @@ try:
 	@scripts/try $(BASE) $(foreach test,$(TEST),'$(test)')
 
 mutants:
-	@scripts/mutants $(BASE)
+	@$(if $(GENERATED),scripts/generate-mutants $(BASE) $(GENERATED),scripts/mutants $(BASE))
 
 debug:
 	@scripts/debug $(BASE)

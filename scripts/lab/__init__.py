@@ -10,6 +10,7 @@
   verdict   the stock and the patched guest, judged
   lava      what LAVA left of a guest
   kcidb     a result, in the words of KCIDB
+  mutate    mutants that a program makes of C
   variants  many boots that differ in one thing: soak, prefixes, mutants, debug
 """
 import argparse

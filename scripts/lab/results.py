@@ -135,7 +135,7 @@ def priced(other: str) -> typing.Dict[str, Entry]:
     return found
 
 
-def note(command: str, counts: str, name: str, figure: float) -> None:
+def note(command: str, counts: str, name: str, figure: typing.Union[float, str]) -> None:
     """Leaves the figure of a run that was as it must be in the build folder, for make results."""
     folder = BUILD / "runs"
     folder.mkdir(parents=True, exist_ok=True)

@@ -217,6 +217,23 @@ def killers(names, ran):
     return notice + crash[:1], survives
 
 
+def differs(expected, ran):
+    """How a run of the tests in @expected, name -> result, differs from that, in words; None if it does not. What is
+    missing at the end of a run that was stopped at its first failure is none. @ran: a tree.Ran."""
+    results = dict(ktap.results(ran.output.split("\n")))
+    for test, result in results.items():
+        if result == "fail" and expected.get(test) != "fail":
+            return f"{test} fails: {ktap.reasons(ran.output).get(test, 'no reason given')}"
+    if ran.outcome not in ("passed", "failed"):
+        where = f" in {ran.crashed}" if ran.crashed else f" after {list(results)[-1]}" if results else ""
+        return f"{ran.outcome}{where}{': ' + ran.splats[0] if ran.splats else ''}"
+    for test, result in results.items():
+        if result != expected.get(test):
+            return f"{test}: {result}, not {expected.get(test)}"
+    missing = sorted(expected.keys() - results.keys())
+    return f"the suite ended before {missing[0]}" if missing else None
+
+
 def count(guest, result):
     return sum(1 for r in guest["tests"].values() if r == result)
 

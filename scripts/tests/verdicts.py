@@ -181,6 +181,34 @@ def mutants(names, said, crashed, notice, survives):
     return verdict.killers(names.split(), ran), (notice, survives)
 
 
+# What the kernel without a mutant says; what is said with it; the outcome; how it is noticed.
+GENERATED = (
+    ("a=p b=p", "a=p b=p", "passed", None),
+    ("a=p b=s", "a=p b=s", "passed", None),
+    ("a=p b=p", "a=p b=f", "failed", "b fails: expected 1 hit, got 2 (t.cc:1)"),
+    # It was stopped at its first failure.
+    ("a=p b=p", "a=f", "passed", "a fails: expected 1 hit, got 2 (t.cc:1)"),
+    ("a=p b=p", "a=p b=s", "passed", "b: skip, not pass"),
+    ("a=p b=s", "a=p b=p", "passed", "b: pass, not skip"),
+    ("a=p b=p", "a=p", "passed", "the suite ended before b"),
+    ("a=p", "", "passed", "the suite ended before a"),
+    ("a=p b=p", "a=p", "hang", "hang after a"),
+    ("a=p b=p", "", "no-boot", "no-boot"),
+    ("a=p b=p", "a=p b=p", "splat", "splat in b: BUG: x"),
+    ("a=p b=p", "a=p b=f", "splat", "b fails: expected 1 hit, got 2 (t.cc:1)"),
+)
+
+
+def generated(expected, said, outcome, notice):
+    def pairs(text):
+        return [test.split("=") for test in text.split()]
+
+    splat = outcome == "splat"
+    ran = types.SimpleNamespace(output="".join(LINES[result].format(name) + "\n" for name, result in pairs(said)),
+                                outcome=outcome, crashed="b" if splat else None, splats=["BUG: x"] * splat)
+    return verdict.differs({name: TESTS[result] for name, result in pairs(expected)}, ran), notice
+
+
 def words():
     """The rows and words are those of the probe's source."""
     source = "".join((TOP / "selftests" / file).read_text()
@@ -193,7 +221,7 @@ def words():
 def main():
     tap = ktap.Printer("verdict: ")
     for table, judged in ((PROBES, probes), (SKIPS, skips), (SUITE, suites), (CRASHES, crashes), (MUTANTS, mutants),
-                          ([()], words)):
+                          (GENERATED, generated), ([()], words)):
         for row in table:
             said, wanted = judged(*row)
             tap.test(said == wanted, f"{judged.__name__} {row}" + ("" if said == wanted else f": {said}, not {wanted}"))

@@ -1,0 +1,114 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0
+load common
+
+# A series of one patch, which adds a function to a tree that has the file it is for; a suite of four tests; a guest
+# that does $1, and sees the number of its mutant as $mutant.
+prepare() {
+	export ACCEL=tcg VERSION=6.1.9-1
+	fake_qemu
+	command_is dpkg-query 'echo installed'
+	command_is make '[[ $* == *selftests* ]] || exec /usr/bin/make "$@"'
+	mkdir -p "$T/top/selftests" "$T/series-tree"
+	cp -r "$SCRIPTS" "$SCRIPTS/../Kconfig.fragment" "$T/top"
+	cp -r "$SCRIPTS/../selftests/module" "$T/top/selftests"
+	series=$T/top/patches/linux-6.1 work=$BUILD/linux-6.1.9-1
+	fake_tree "$work/stock"
+	cat >>"$work/stock/Makefile" <<-'END'
+	%.o:
+	> gcc -Iinclude -c -o /dev/null $*.c
+	> mkdir -p $(O)/$(dir $@) && touch $(O)/$@
+	%.i:
+	> gcc -Iinclude -E -o $(O)/$@ $*.c
+	END
+	sed -i 's/^bzImage:/bzImage: kernel\/events\/core.o/' "$work/stock/Makefile"
+	mkdir -p "$work/stock/kernel/events" "$work/stock/include/linux"
+	printf '%s\n' '#define unlikely(x) (x)' '#define __read_mostly' '#define EXPORT_SYMBOL_GPL(x) struct dummy' \
+		'#define core_param(...) struct dummy' >"$work/stock/include/linux/moduleparam.h"
+	sed -i '1i #include <linux/moduleparam.h>' "$work/stock/kernel/core.c"
+	printf '%s\n' '#include <linux/moduleparam.h>' 'void f(int); int g;' >"$work/stock/kernel/events/core.c"
+	echo 'obj-y := core.o' >"$work/stock/kernel/events/Makefile"
+	mkdir -p "$series" "$T/series-tree/a/kernel/events" "$T/series-tree/b/kernel/events"
+	cp "$work/stock/kernel/events/core.c" "$T/series-tree/a/kernel/events"
+	# Of MACRO(name) a mutant does not compile, of f(a) none is compiled.
+	{
+		cat "$work/stock/kernel/events/core.c"
+		printf '%s\n' '#define MACRO(x) do { int x = 0; f(x); } while (0)' 'void added(int a)' '{' '	f(1);' \
+			'	if (a > 1)' '		g = 0;' '	MACRO(NAME);' '#ifdef NEVER' '	f(a);' '#endif' '}'
+	} >"$T/series-tree/b/kernel/events/core.c"
+	differences >"$series/0101-one.patch"
+	sed -i '1i Tests: t.b in the selftests.\n\n---' "$series/0101-one.patch"
+	printf '%s\n' "# BASE linux-6.1 6.1.9-1" 0101-one.patch >"$series/series"
+	touch "$series/stock-fails"
+	mkdir -p "$work/selftests"
+	printf '%s\n' '#!/bin/sh' 'echo '\''{"rules": [{"id": "C1", "what": "w"}], "tests": [' \
+		'{"name": "t.a", "rule": "C1", "says": "", "file": ""}, {"name": "t.b", "rule": "C1", "says": "", "file": ""},' \
+		'{"name": "oops.a", "rule": "C1", "says": "", "file": ""}, {"name": "races.a", "rule": "C1", "says": "", "file": ""}' \
+		"]}'" >"$work/selftests/perf_bpf_filter"
+	chmod +x "$work/selftests/perf_bpf_filter"
+	export FAKE_GUEST='up; while [ $# -gt 0 ]; do [ "$1" != -append ] || append=$2; shift; done
+mutant=${append##*perf_mutant=} mutant=${mutant%% *} folder=${verdict%/*}
+echo "$mutant $(cat "$folder/first" "$folder/rest" | xargs)" >>"'"$T"'/boots"
+results() {
+	local name number=0
+	for name; do
+		number=$((number + 1))
+		case $name in
+		-*) echo "# ${name#-}: expected 1 hit, got 0 (t.cc:1)" && echo "not ok $number ${name#-}" ;;
+		*) echo "ok $number $name" ;;
+		esac
+	done >>"$output"
+	echo "exit 0" >"$verdict"
+}
+passes() { results $(cat "$folder/first" "$folder/rest"); }
+'"$1"
+}
+
+generate() {
+	run "$T/top/scripts/generate-mutants" "$@"
+	echo "$output"
+}
+
+@test "generate-mutants: the mutants of small functions, and a program with all of its mutants" {
+	run "$BATS_TEST_DIRNAME/mutate.py"
+	[ "$status" -eq 0 ] || { grep -v '^ok' <<<"$output"; false; }
+}
+
+@test "generate-mutants: killed by a test, by a crash, by a race, and survived; a second run goes on" {
+	prepare 'case $mutant in 1) results -t.b ;; 2) say "BUG: kernel NULL pointer dereference" ;; 3) [[ $(cat $folder/rest) == *races* ]] && results -races.a || passes ;; *) passes ;; esac'
+	generate 6.1
+	[ "$status" -eq 1 ]
+	[[ $output == *"0101 added: call: removed: f(1);: killed: t.b fails: expected 1 hit, got 0 (t.cc:1)"* ]]
+	[[ $output == *": killed: splat: BUG: kernel NULL pointer dereference"* ]]
+	[[ $output == *": killed: races.a fails: expected 1 hit, got 0 (t.cc:1)"* ]]
+	[[ $output == *"not ok "*": survived (perf_mutant=5)"* ]]
+	[[ $output != *"NAME + 1"* && $output != *"f(a);"* ]]
+	[ "$(grep -cE '^(not )?ok ' <<<"$output")" -eq 9 ]
+	# The test that the patch names comes first; races and oops.* are for survivors.
+	grep -qx "1 t.b t.a" "$T/boots"
+	[ "$(grep -c "^1 .*races" "$T/boots")" -eq 0 ]
+	grep -qx "5 oops.a races.a" "$T/boots"
+	cp "$T/boots" "$T/before"
+	before=$(grep -E '^(ok|not ok)' <<<"$output")
+	generate 6.1
+	cmp "$T/boots" "$T/before"
+	[ "$before" = "$(grep -E '^(ok|not ok)' <<<"$output")" ]
+}
+
+@test "generate-mutants: equivalent mutants are not drawn, a missing one is reported; three of a patch are drawn" {
+	prepare 'results -t.b'
+	generate 6.1
+	[ "$status" -eq 1 ]
+	[[ ${lines[-1]} == "generate-mutants: with perf_mutant=0: t.b fails: expected 1 hit, got 0 (t.cc:1); the logs are in "* ]]
+	rm -rf "$T/top" "$BUILD" "$T/series-tree"
+	prepare '[ $mutant = 0 ] && passes || results -t.b'
+	mkdir -p "$T/top/patches/mutants/linux-6.1"
+	printf '%s\n' '# SPDX-License-Identifier: GPL-2.0' '0101 added: call: removed: f(1);' '	f() does nothing.' \
+		'0101 added: call: removed: gone();' '	It is gone.' >"$T/top/patches/mutants/linux-6.1/equivalent"
+	generate 6.1 1
+	[ "$status" -eq 1 ]
+	[ "$(grep -c '^ok ' <<<"$output")" -eq 3 ]
+	[[ $output != *"removed: f(1);"* ]]
+	[[ $output == *"not ok 4 mutant 0101 added: call: removed: gone();: is listed as equivalent, but does not exist"* ]]
+	[[ $output == *" 100 %"* ]]
+}
