@@ -248,7 +248,8 @@ class Work:
     def seed(self, kernel, obj):
         """The objects of a new tree begin as a copy of those of the tree that it was made of, so that
         make compiles what differs alone. make goes by times: a file with other content gets a new one."""
-        target, source = self.folder / kernel, self.patched if kernel.startswith(("mutant", "generated")) else self.stock
+        target = self.folder / kernel
+        source = self.patched if kernel.startswith(("mutant", "generated")) else self.stock
         if target == source or (target / obj).exists() or read(source / obj / ".making") or \
                 not (source / obj / "fragment").is_file():
             return
