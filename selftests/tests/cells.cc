@@ -81,7 +81,7 @@ void tick()
 }
 
 const Kind kinds[] = {
-	{ "execute", "execute breakpoint", [] { return breakpoint(hit); }, [] { with.target(0); },
+	{ "execute", "breakpoint on execution", [] { return breakpoint(hit); }, [] { with.target(0); },
 	  true, std::nullopt, Access::EXECUTE },
 	{ "write", "watchpoint",
 	  [] { return breakpoint(Access::WRITE, with.word, sizeof(*with.word)); },
