@@ -81,8 +81,8 @@ void tick()
 }
 
 const Kind kinds[] = {
-	{ "execute", "breakpoint on execution", [] { return breakpoint(hit); }, [] { with.target(0); },
-	  true, std::nullopt, Access::EXECUTE },
+	{ "execute", "breakpoint on execution", [] { return breakpoint(hit); },
+	  [] { with.target(0); }, true, std::nullopt, Access::EXECUTE },
 	{ "write", "watchpoint",
 	  [] { return breakpoint(Access::WRITE, with.word, sizeof(*with.word)); },
 	  [] { *with.word = 1; }, true, std::nullopt, Access::WRITE },
