@@ -5,7 +5,7 @@ BASE ?= 6.1
 BASES = $(shell /usr/bin/python3 -B scripts/lab make bases)
 # Precedes a command that exists for x86 only.
 X86 = $(if $(filter-out x86 x86_64,$(ARCH)),:)
-export VERSION KSRC BUILD ACCEL
+export VERSION KSRC BUILD ACCEL PART
 
 help:
 	@echo 'BPF programs that suppress every side effect of a perf breakpoint hit, for long-term kernels'
@@ -24,6 +24,7 @@ help:
 	@echo '  ARCH=arm64         for the commands that boot kernels; the default is x86'
 
 help-all: help
+	@echo '  PART=feature       for apply, verify and dist, up to 6.6: the first section of the series alone'
 	@echo '  VERSION=6.1.190-1  a point release other than the newest'
 	@echo '  KERNEL=NAME        for livepatch, verify-live and stock: a kernel of Debian, as uname -r prints it'
 	@echo '  KEY= CERT=         for livepatch: sign the module'

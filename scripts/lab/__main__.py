@@ -14,7 +14,7 @@ def series(folder):
 
 def result(name, key):
     """A word of what make verify found: "verdict", "of", "stock.logs"."""
-    found = json.loads((BUILD / f"results-{name}.json").read_text())
+    found = json.loads((BUILD / f"{base.kept(name)}.json").read_text())
     for part in key.split("."):
         found = found[part]
     return [found]
@@ -72,6 +72,7 @@ QUESTIONS = {
     "about": about,
     "version": lambda folder: [base.kernel_version(pathlib.Path(folder)) or sys.exit(1)],
     "subject": lambda name: [base.find(name).subject()],
+    "kept": lambda name: [base.kept(name)],
     "result": result,
     "note": note,
     "lock": lock,

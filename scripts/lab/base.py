@@ -4,7 +4,9 @@ mutants in patches/mutants. There is no list of bases but the folders patches/li
 import fnmatch
 import hashlib
 import os
+import pathlib
 import re
+import sys
 import typing
 
 from lab import BUILD, TOP, die, replace
@@ -51,7 +53,25 @@ def at_hand():
     return [name for name in names() if not left_out(name)]
 
 
+def part():
+    """What of a series PART= selects: "feature", its first section, or None for all of it."""
+    name = os.environ.get("PART")
+    if name and name != "feature":
+        die(f"PART={name}: no such part (available: feature)")
+    if name and pathlib.Path(sys.argv[0]).name not in ("apply", "verify", "dist", "matrix"):
+        die("PART= is for make apply, verify and dist; leave it out")
+    return name or None
+
+
+def kept(name):
+    """What make verify calls its results of a base: results-6.1, or feature-6.1."""
+    if part():
+        find(name).patches()
+    return f"{part() or 'results'}-{name}"
+
+
 def find(name=None):
+    part()
     name = name or "6.1"
     if name not in names():
         die(f"no such base: {name} (available: {' '.join(names())})")
@@ -84,7 +104,12 @@ class Series:
 
     def patches(self):
         """File names, in the order of the series."""
-        lines = (line.split("#")[0].strip() for line in self.text.splitlines())
+        text = self.text
+        if part():
+            found = re.search(r"^# Feature\n((?:[^#\n].*\n)+)", text, re.M)
+            text = found[1] if found else die(f"PART=feature: {self.folder}/series has no section '# Feature', "
+                                              "as Linux has it since 6.10; leave out PART")
+        lines = (line.split("#")[0].strip() for line in text.splitlines())
         return [line for line in lines if line]
 
     def kernels(self):
@@ -137,6 +162,10 @@ class Base(Series):
     def of_arch(self, name):
         """What runs on $ARCH are compared with: instructions, or instructions.arm64."""
         return self.expect / (f"{name}.{ARCH.name}" if ARCH.suffix else name)
+
+    def feature_fails(self):
+        """The list of what still fails with PART=feature, in the format of stock-fails."""
+        return self.of_arch("feature-fails")
 
     def stock_fails(self, preempt="full", shipped=False):
         return read_fails(self.expected(), preempt, shipped=shipped)
@@ -196,7 +225,8 @@ class Base(Series):
         sources = sorted(path for path in (TOP / "selftests").rglob("*") if path.suffix in (".cc", ".c", ".h"))
         changes = [(self.folder / patch).read_text(errors="replace").split("\n---\n", 1)[-1]
                    for patch in self.patches()]
-        return digest([*sorted(self.expect.glob("stock-fails*")), *sorted(self.expect.glob("skips*")),
+        return digest([*([self.feature_fails()] if part() and self.feature_fails().is_file() else []),
+                       *sorted(self.expect.glob("stock-fails*")), *sorted(self.expect.glob("skips*")),
                        TOP / "Kconfig.fragment", *sources], "".join(changes))
 
 

@@ -60,7 +60,8 @@ def read(name: str) -> Entry:
     one, _, other = name.partition(" ")
     its = arch.Arch(other or "x86")
     try:
-        results: Entry = json.loads((BUILD / other / f"results-{one}.json").read_text())
+        kept = base.kept(one) if base.part() else f"results-{one}"
+        results: Entry = json.loads((BUILD / other / f"{kept}.json").read_text())
         folder = pathlib.Path(results["stock"]["logs"]).parent
         results["suite"] = suite.ask(folder / f"selftests{its.suffix}/perf_bpf_filter", its)
     except (OSError, ValueError, KeyError, subprocess.SubprocessError) as error:

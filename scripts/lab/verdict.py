@@ -36,6 +36,7 @@ class Expected:
     lacks: typing.Set[str] = dataclasses.field(default_factory=set)      # that only Debian's configuration can run
     defects: typing.Optional[typing.Set[str]] = None     # tests that the probe must agree with, if not just @fails
     skips: typing.Optional[typing.Dict[str, Skip]] = None  # on the patched kernel; None: not listed
+    left: typing.Optional[typing.Set[str]] = None        # tests that the feature alone leaves failing
     suite: typing.Optional[typing.Tuple[typing.Set[str], typing.Set[str]]] = None  # what stock and patched must run
 
 
@@ -162,11 +163,16 @@ def judge(stock, patched, expected):
     complaints = [(name, None, guest["error"])
                   for name, guest in (("stock", stock), ("patched", patched)) if guest["error"]]
     complaints += judge_probe("stock", stock, expected.fails if expected.defects is None else expected.defects)
-    complaints += judge_probe("patched", patched, (), stock)
+    left = expected.left or set()
+    complaints += judge_probe("patched", patched, left, stock)
     complaints += [("patched", test, patched["reasons"].get(test, "failed"))
-                   for test, result in patched["tests"].items() if result == "fail"]
+                   for test, result in patched["tests"].items() if result == "fail" and test not in left]
+    complaints += [("patched", test, f"is listed as failing with the feature alone and did not: {result}")
+                   for test, result in patched["tests"].items() if result != "fail" and test in left]
+    complaints += [("patched", test, "is listed as failing with the feature alone, but does not exist")
+                   for test in sorted(left - patched["tests"].keys()) if patched["tests"]]
     complaints += judge_skips(stock, patched, expected)
-    if patched["tests"]:
+    if patched["tests"] and expected.left is None:
         for test in sorted(deadly(expected.fails) - {t for t, r in patched["tests"].items() if r != "skip"}):
             complaints.append(("patched", test, "is listed as crashing stock, and was not run here"))
     listed = expected.fails - deadly(expected.fails)

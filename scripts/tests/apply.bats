@@ -229,3 +229,36 @@ exec /usr/bin/'"$1"' "$@"'
 	cmp "$T/tree/kernel/big" "$T/dest/tree/kernel/big" || { umount "$T/dest"; false; }
 	umount "$T/dest"
 }
+
+@test "apply: PART=feature applies the first section alone" {
+	prepare
+	sed -i '/^0001/i # Feature
+	/^0002/i # Fixes: perf and BPF' "$T/series/series"
+	PART=feature run "$SCRIPTS/apply" "$T/series" "$T/tree"
+	[ "$status" -eq 0 ]
+	[[ $output == "1 patches applied to Linux 6.1.9: 1 files written in "* ]]
+	grep -q line10_one "$T/tree/kernel/core.c"
+	! grep -q line30_two "$T/tree/kernel/core.c" || false
+	PART=feature run "$SCRIPTS/apply" "$T/series" "$T/tree"
+	[ "$status" -eq 1 ]
+	one_line "apply: $T/tree has this series already"
+}
+
+@test "apply: PART=feature says that the kernel has the feature; the tree stays whole" {
+	prepare
+	cp -r "$T/tree" "$T/before"
+	PART=feature run "$SCRIPTS/apply" "$T/series" "$T/tree"
+	[ "$status" -eq 1 ]
+	one_line "apply: PART=feature: $T/series/series has no section '# Feature', as Linux has it since 6.10; leave out PART"
+	diff -r "$T/before" "$T/tree"
+}
+
+@test "apply: a PART that does not exist, and one for a command that does not know parts" {
+	prepare
+	PART=speed run "$SCRIPTS/apply" "$T/series" "$T/tree"
+	[ "$status" -eq 1 ]
+	one_line "apply: PART=speed: no such part (available: feature)"
+	PART=feature run "$SCRIPTS/series-check" 6.1
+	[ "$status" -eq 1 ]
+	one_line "series-check: PART= is for make apply, verify and dist; leave it out"
+}

@@ -8,7 +8,7 @@ setup() {
 	SCRIPTS=$(cd "$BATS_TEST_DIRNAME/.." && pwd)
 	T=$(mktemp -d)
 	export BUILD=$T/build
-	unset ARCH KSRC VERSION ACCEL FRAGMENT OBJ
+	unset ARCH KSRC VERSION ACCEL FRAGMENT OBJ PART
 	mkdir "$T/bin"
 	PATH=$T/bin:$PATH
 }

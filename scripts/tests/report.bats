@@ -330,3 +330,17 @@ wrong() {
 	run "$BATS_TEST_DIRNAME/forge.py" 1 1000
 	[ "$status" -eq 0 ] || { echo "$output"; false; }
 }
+
+@test "report: --left: with a part of the series exactly these fail on the patched kernel" {
+	guest_ran stock failed "$RED"
+	guest_ran patched failed "$RED"
+	echo b >"$T/stock-fails"
+	cp "$T/stock-fails" "$T/feature-fails"
+	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails" --left "$T/feature-fails"
+	[ "$status" -eq 0 ]
+	echo a >"$T/feature-fails"
+	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails" --left "$T/feature-fails"
+	[ "$status" -eq 1 ]
+	[[ $output == *"WRONG  patched: b: expected 0 signals, got 5"* ]]
+	[[ $output == *"WRONG  patched: a: is listed as failing with the feature alone and did not: "* ]]
+}
