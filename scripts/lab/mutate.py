@@ -112,7 +112,7 @@ class Source:
         self.pair = self.match()
         self.sites: typing.List[Site] = []
         self.bodies: typing.List[typing.Tuple[str, int, int]] = []
-        self.not_parsed: typing.List[str] = []
+        self.not_parsed: typing.List[typing.Tuple[str, int, int]] = []
         self.function = ""
         self.find_functions()
 
@@ -172,7 +172,7 @@ class Source:
                         self.block(i, True)
                         self.bodies.append((name, i, end))
                     except NotParsed as error:
-                        self.not_parsed.append(f"{name}: {error}")
+                        self.not_parsed.append((f"{name}: {error}", self.line(i), self.line(end)))
                         del self.sites[count:]
                 i = end
                 if name:
@@ -388,6 +388,7 @@ class File:
         """@patches: of each line the patch that added it."""
         self.path, self.source, self.patches = path, Source(text), patches
         self.lines = text.split("\n")
+        self.not_parsed = [why for why, first, last in self.source.not_parsed if any(patches[first:last + 1])]
         self.mutants: typing.List[Mutant] = []
         for number, site in enumerate(self.source.sites):
             self.mutate(number, site)
