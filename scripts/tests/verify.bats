@@ -188,12 +188,12 @@ found() {
 	return 1
 }
 
-@test "what a verdict is about changes with every patch, test and option" {
+@test "what a verdict is about changes with every patch, test and option, but not with a message" {
 	mkdir "$T/repo"
 	(cd "$SCRIPTS/.." && cp -r scripts patches selftests Kconfig.fragment "$T/repo")
 	subject() { bash -c ". '$T/repo/scripts/lib.sh'; lab subject 6.1"; }
 	right=$(subject)
-	for file in patches/linux-6.1/series patches/linux-6.1/0101-*.patch patches/expect/linux-6.1/stock-fails \
+	for file in patches/linux-6.1/0101-*.patch patches/expect/linux-6.1/stock-fails \
 		Kconfig.fragment $(cd "$T/repo" && find selftests -name '*.cc' -o -name '*.bpf.c' -o -name '*.h' | sed -n '1p;10p;20p;30p'); do
 		cp "$T/repo/"$file "$T/saved"
 		echo "# more" >>"$(echo "$T/repo/"$file)"
@@ -201,4 +201,8 @@ found() {
 		cp "$T/saved" "$(echo "$T/repo/"$file)"
 	done
 	[ "$(subject)" = "$right" ]
+	sed -i '/^Subject: /s/$/ again/' "$T/repo/patches/linux-6.1"/0101-*.patch
+	[ "$(subject)" = "$right" ]
+	sed -i /^0101/d "$T/repo/patches/linux-6.1/series"
+	[ "$(subject)" != "$right" ]
 }
