@@ -636,24 +636,24 @@ TEST("hardware.multiplexed", "C1",
 
 /*
  * NMIs while a program is attached and detached: on this CPU, where they can interrupt any
- * instruction of that, or with @beside on another CPU. The program accepts, so every hit must be
- * delivered, whether the program is attached or not.
+ * of its instructions, or on another one. The program accepts, so every hit must be delivered,
+ * whether the program is attached or not.
  */
-static void check_detach(bool beside)
+static void check_detach(bool on_other_cpu)
 {
 	/* On another CPU the first loss can take seconds, so --race-seconds does not limit that. */
-	const int ROUNDS = beside ? 4 : 1;
-	const double seconds = (beside ? 16 : race_seconds(5)) / ROUNDS;
+	const int ROUNDS = on_other_cpu ? 4 : 1;
+	const double seconds = (on_other_cpu ? 16 : race_seconds(5)) / ROUNDS;
 	int here = usable_cpus()[0], there = other_cpu();
 	Hits hits(NMI);
 	auto &slowly = shared_with_children<std::atomic<bool>>();
 	Child child([&] {
 		for (run_on(there);; slowly && usleep(1000))
-			hits.make(1, beside ? -1 : here);
+			hits.make(1, on_other_cpu ? -1 : here);
 		return 0;
 	});
 	Filter filter;
-	Event event(hardware(), beside ? child.pid() : 0);
+	Event event(hardware(), on_other_cpu ? child.pid() : 0);
 	Ring ring(event);
 	Sysctl rate("kernel/perf_event_max_sample_rate");
 	uint64_t samples = 0, turns = 0;
@@ -695,11 +695,11 @@ static void check_detach(bool beside)
 	EXPECT_EQ(samples, event.count(), "samples, as many as hits");
 }
 
-TEST_OF("hardware.nmi.detach.amid", "C6",
+TEST_OF("hardware.nmi.detach.during", "C6",
 	"an accepted overflow is delivered when its NMI interrupts attach or detach",
 	check_detach(false))
 
-TEST_OF("hardware.nmi.detach.beside", "C6",
+TEST_OF("hardware.nmi.detach.other_cpu", "C6",
 	"an accepted overflow is delivered when its NMI runs on another CPU during attach or "
 	"detach",
 	check_detach(true))

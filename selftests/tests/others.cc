@@ -593,14 +593,14 @@ static void set_debug_register(pid_t pid, const volatile void *addr, unsigned lo
 		setup_failed("PTRACE_POKEUSER u_debugreg", errno);
 }
 
-static volatile uint64_t watched, beside;
+static volatile uint64_t watched, next_word;
 
 static int hit_and_write()
 {
 	for (uint64_t i = 0; i < HITS; i++) {
 		hit(i);
 		watched = i;
-		beside = i; /* for QEMU's TCG, see breakpoint.cc */
+		next_word = i; /* for QEMU's TCG, see breakpoint.cc */
 	}
 	return 0;
 }
@@ -657,7 +657,7 @@ static void check_gdb()
 		for (uint64_t i = 1; i <= HITS; i++) {
 			hit(i);
 			watched = i; /* a different value, because gdb counts only changes */
-			beside = i;
+			next_word = i;
 		}
 		return 0;
 	});

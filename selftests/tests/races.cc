@@ -247,7 +247,7 @@ TEST("races.disabled.limit", "C10",
  * A hit uses up the limit, and another CPU sees its sample before the event is disabled. The
  * REFRESH or ENABLE on that CPU must take effect: the next hit must be counted.
  */
-static void check_turned_on_beside(bool by_refresh)
+static void check_turned_on_elsewhere(bool by_refresh)
 {
 	constexpr int SECONDS = 9; /* two busy vCPUs take turns, and make few hits */
 	const Bound bound(SECONDS, 100'000);
@@ -300,11 +300,11 @@ static void check_turned_on_beside(bool by_refresh)
 
 TEST_OF("races.refresh", "C10",
 	"a REFRESH on another CPU that races with the hit that uses up the limit takes effect",
-	check_turned_on_beside(true))
+	check_turned_on_elsewhere(true))
 
 TEST_OF("races.enable", "C10",
 	"an ENABLE on another CPU that races with the hit that uses up the limit takes effect",
-	check_turned_on_beside(false))
+	check_turned_on_elsewhere(false))
 
 /*
  * The exit of a child wakes up tasks that poll the parent's event. It must neither repeat nor drop

@@ -59,7 +59,7 @@ template <typename Function> uint64_t address(Function *function)
 }
 
 volatile struct {
-	uint32_t watched, beside;
+	uint32_t watched, next;
 } words;
 
 /* Code that hits, its event, the pc at the hit, and the next two instructions. */
@@ -83,7 +83,7 @@ int store()
 		store_1(&words.watched, i);
 		if (words.watched != i)
 			return 1;
-		words.beside = i; /* for QEMU's TCG, see breakpoint.cc */
+		words.next = i; /* for QEMU's TCG, see breakpoint.cc */
 	}
 	return 0;
 }
@@ -692,7 +692,7 @@ TEST("stepping.handler.removes", "C13",
 	for (uint32_t i = 0; i < HITS; i++) {
 		call.event().enable();
 		store_1(&words.watched, i);
-		words.beside = i;
+		words.next = i;
 	}
 	EXPECT_EQ(call.count(), HITS, "hits of the breakpoint");
 	EXPECT_EQ(handled, HITS, "signals of the breakpoint");
@@ -946,7 +946,7 @@ TEST("stepping.handler.all", "C13",
 		if (!sigsetjmp(before, 1))
 			stepped_1();
 		store_1(&words.watched, i);
-		words.beside = i;
+		words.next = i;
 	}
 	over = true;
 	timer_settime(timer, 0, &never, nullptr);
