@@ -135,3 +135,16 @@ uint64_t after_exit_with_context_of_child(Open open, Work work)
 		usleep(1000);
 	return both.result;
 }
+
+/* A disabled event of another type, with a period of 1, that samples as breakpoint() does. */
+inline perf_event_attr counter(uint32_t type, uint64_t config)
+{
+	perf_event_attr attr = breakpoint(hit);
+
+	attr.type = type;
+	attr.config = config;
+	attr.bp_type = 0;
+	attr.bp_addr = 0;
+	attr.bp_len = 0;
+	return attr;
+}
