@@ -15,6 +15,7 @@ help:
 	@echo '  make try           run tests on the patched kernel: make try TEST="effects.*"'
 	@echo '  make apply         apply the series to your kernel tree: make apply KSRC=/path/to/linux'
 	@echo '  make probe         show which side effects the running kernel suppresses'
+	@echo '  make gdb           build perf_bpf_gdb, with which gdb leaves its conditions to the kernel'
 	@echo '  make livepatch     build the series as a module for the running kernel (experimental)'
 	@echo '  make livepatch-deb write a Debian package that builds that module for each kernel'
 	@echo '  make help-all      all other commands'
@@ -151,8 +152,13 @@ probe:
 	@$(MAKE) --no-print-directory -s -C selftests probe OUT=$(abspath $(or $(BUILD),build))/probe
 	@$(or $(BUILD),build)/probe/perf_bpf_probe
 
+gdb:
+	@scripts/deps --for probe gdb gdbserver
+	@$(MAKE) --no-print-directory -s -C selftests gdb OUT=$(abspath $(or $(BUILD),build))/gdb
+	@echo '(gdb) target extended-remote | $(or $(BUILD),build)/gdb/perf_bpf_gdb PROGRAM ARGUMENT...'
+
 clean:
 	rm -rf $(or $(BUILD),build)
 
 .PHONY: help help-all verify stock try matrix labs check series-check prefixes dist mutants kabi peers bench soak faults debug \
-	stress fuzz apply livepatch livepatch-deb verify-live fetch selftests probe results version clean
+	stress fuzz apply livepatch livepatch-deb verify-live fetch selftests probe gdb results version clean
