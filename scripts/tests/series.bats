@@ -21,7 +21,7 @@ fake_top() {
 		install /bin/true "$BUILD/linux-6.1.9-1/stock/scripts/$patch"
 	done
 	(
-		cd "$T/series-tree"
+		cd "$T/series-tree" || exit
 		sed 's/line20;/line20_live;/' a/kernel/core.c >b/kernel/core.c
 		cp a/include/core.h b/include/core.h
 	)
