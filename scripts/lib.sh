@@ -58,6 +58,7 @@ stock_tree() { lab fetch "$1"; }        # BASE: the tree that $KSRC or $VERSION 
 kernel_version() { lab version "$1"; }  # TREE: prints "6.1.192" from its Makefile, fails if there is none
 series_patches() { lab patches "$1"; }  # SERIES_DIR: file names, in the order of the series
 series_files() { lab files "$1"; }      # SERIES_DIR: the files of the kernel tree that it touches
+checkpatch() { lab checkpatch "$@"; }   # TREE PATCH [TYPES]: checkpatch --strict without TYPES
 build_selftests() { lab selftests "$@"; } # TREE FOLDER: for that kernel, into FOLDER/selftests
 
 # progress LABEL LOG PATTERN UNIT COMMAND...: runs COMMAND with its output in LOG. Meanwhile a terminal
@@ -95,14 +96,6 @@ touched_tree() {
 	done
 	git -C "$tree" add -A
 	git -C "$tree" commit -q -m "Linux $(kernel_version "$stock")"
-}
-
-# checkpatch TREE PATCH [TYPES]: checkpatch --strict without TYPES. The integrator adds the sign-off, and the tree does
-# not have the commits that "Fixes:" names, whose subjects may have spelling errors.
-checkpatch() {
-	local check=("$1/scripts/checkpatch.pl" --strict --no-tree --no-summary --terse)
-	"${check[@]}" --ignore "MISSING_SIGN_OFF,UNKNOWN_COMMIT_ID,TYPO_SPELLING${3:+,$3}" "$2" &&
-		"${check[@]}" --types TYPO_SPELLING <(sed '/^Fixes: /d' "$2")
 }
 
 # archive LABEL: where the machine gets the archive from that calls itself so.

@@ -7,6 +7,7 @@
   ktap      what the suite prints
   splat     what a console says when a kernel complains
   tree      trees, builds and boots in the build folder
+  mail      patches for git am and checkpatch
   verdict   the stock and the patched guest, judged
   lava      what LAVA left of a guest
   kcidb     a result, in the words of KCIDB

@@ -37,6 +37,15 @@ def build_selftests(stock, folder):
     return []
 
 
+def checkpatch(stock, patch, ignored=""):
+    from lab import mail, tree
+    try:
+        mail.checkpatch(pathlib.Path(stock), pathlib.Path(patch), ignored)
+    except tree.Failed as error:
+        sys.exit(print(error) or 1)
+    return []
+
+
 def progress(label, log, pattern, unit, *command):
     from lab import tree
     code = tree.progress(label, command, pathlib.Path(log), pattern, unit)
@@ -79,6 +88,7 @@ QUESTIONS = {
     "fetch": fetch,
     "selftests": build_selftests,
     "progress": progress,
+    "checkpatch": checkpatch,
 }
 
 

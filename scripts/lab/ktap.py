@@ -97,20 +97,25 @@ class Printer:
 
     def __init__(self, what, plan=None):
         self.what, self.number, self.wrong, self.planned = what, 0, 0, plan
+        self.lines = []  # what was printed
         if plan is not None:
-            print(f"1..{plan}")
+            self.say(f"1..{plan}")
+
+    def say(self, line):
+        self.lines.append(line)
+        print(line)
 
     def test(self, good, text, note=""):
         self.number += 1
         self.wrong += not good
         # A "#" in what is told would begin a directive: "not ok ... # TODO" is no failure.
         text = text.replace("#", "no.")
-        print(f"{'ok' if good else 'not ok'} {self.number} {self.what}{text}{note and ' # ' + note}")
+        self.say(f"{'ok' if good else 'not ok'} {self.number} {self.what}{text}{note and ' # ' + note}")
 
     def end(self):
         """Prints the plan, if it was not known before; returns the exit code."""
         if self.planned is None:
-            print(f"1..{self.number}")
+            self.say(f"1..{self.number}")
         return 1 if self.wrong else 0
 
 

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import threading
 import time
+import typing
 import zlib
 
 from lab import BUILD, SCRIPTS, TOP, die, ktap
@@ -51,6 +52,24 @@ def call(*command, **keywords):
 def say(*command, **keywords):
     """What another verb prints on stdout."""
     return call(*command, stdout=subprocess.PIPE, text=True, **keywords).stdout.strip()
+
+
+class Failed(Exception):
+    """A command or a check failed; the text has all that it printed."""
+
+
+def output(*command: typing.Any, **keywords: typing.Any) -> str:
+    """What a command prints, its errors included. If it fails, they are raised as Failed."""
+    if "input" not in keywords:
+        keywords.setdefault("stdin", subprocess.DEVNULL)
+    try:
+        done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              errors="replace", pass_fds=held, **keywords)
+    except OSError as error:
+        raise Failed(f"{command[0]}: {error.strerror}") from None
+    if done.returncode:
+        raise Failed(done.stdout or f"{command[0]} ended with {done.returncode}")
+    return done.stdout
 
 
 def progress(label, command, log, pattern=ktap.TESTS, unit="tests", **keywords):

@@ -1,0 +1,89 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: GPL-2.0
+load common
+
+# A repository with one base, whose series has two patches, a live patch without the first of them, and a tree. Its
+# build compiles nothing, and prints a warning for each line of the tree with "bad".
+fake_top() {
+	local patch series=$T/top/patches/linux-6.1
+	mkdir -p "$T/top/patches/livepatch" "$T/top/selftests"
+	cp -r "$SCRIPTS" "$T/top"
+	cp "$SCRIPTS/../Kconfig.fragment" "$T/top"
+	fake_series "$series"
+	for patch in "$series"/*.patch; do
+		printf 'From: A <a@b.example>\nSubject: [PATCH] core: Do it\n\nTests: it.*\n---\n' | cat - "$patch" >"$T/patch"
+		# As diff --show-c-function has it.
+		sed -E 's/^@@ -7,.*/& int line6;/; s/^@@ -17,.*/& int head16;/; s/^@@ -27,.*/& int line26;/' "$T/patch" >"$patch"
+	done
+	fake_tree "$BUILD/linux-6.1.9-1/stock"
+	mkdir "$BUILD/linux-6.1.9-1/stock/scripts"
+	for patch in checkpatch.pl kernel-doc; do
+		install /bin/true "$BUILD/linux-6.1.9-1/stock/scripts/$patch"
+	done
+	(
+		cd "$T/series-tree" || exit
+		sed 's/line20;/line20_live;/' a/kernel/core.c >b/kernel/core.c
+		cp a/include/core.h b/include/core.h
+	)
+	sed -i 's/line10_one;/line10;/' "$T/series-tree"/?/kernel/core.c
+	differences >"$T/top/patches/livepatch/linux-6.1.patch"
+	echo "without 0001-one.patch # why" >"$T/top/patches/livepatch/linux-6.1.plan"
+	cat >"$T/top/scripts/fetch" <<-END
+	#!/bin/sh
+	[ "\$1" = --list ] && echo 6.1.9-1 || echo "$BUILD/linux-6.1.9-1/stock"
+	END
+	cat >"$T/top/scripts/build" <<-'END'
+	#!/bin/sh
+	mkdir -p "$1/$OBJ/kernel/events"
+	echo KBUILD_EXTRA_WARN1 >"$1/$OBJ/kernel/events/.core.o.cmd"
+	{ echo "  CHECK   kernel/core.c"; grep -n bad "$1/kernel/core.c" | sed 's/^\([0-9]*\):/kernel\/core.c:\1:1: warning: /'; } >"$1/$OBJ/build.log"
+	END
+}
+
+series_check() {
+	run "$T/top/scripts/series-check" --fast 6.1
+	# How long it took is not a result.
+	output=$(grep -v '^# series .* s$' <<<"$output")
+}
+
+@test "series-check: a series that passes is checked again after a change" {
+	fake_top
+	series_check
+	echo "$output"
+	[ "$status" -eq 0 ] && [ "${output##*$'\n'}" = 1..13 ] && [[ $output != *"not ok"* ]]
+	[[ $output == *"series 6.1: the live patch goes on top"* ]]
+	before=$output
+	series_check
+	[ "$status" -eq 0 ]
+	[ "$output" = "# nothing that goes into this has changed since it passed"$'\n'"$before" ]
+	echo "# a comment" >>"$T/top/patches/livepatch/linux-6.1.plan"
+	series_check
+	[ "$output" = "$before" ]
+}
+
+@test "series-check: a live patch with another context, or a plan that leaves out what is not there" {
+	fake_top
+	sed -i 's/^ int line19;/ int line19_old;/' "$T/top/patches/livepatch/linux-6.1.patch"
+	series_check
+	[ "$status" -eq 1 ] && [ "$(grep -c '^not ok' <<<"$output")" -eq 1 ]
+	[[ $output == *"not ok "*" series 6.1: the live patch goes on top"$'\n'"# linux-6.1.patch: "*"1 out of 1 hunk FAILED"* ]]
+	echo "without 0003-three.patch" >"$T/top/patches/livepatch/linux-6.1.plan"
+	series_check
+	[[ $output == *"# linux-6.1.plan leaves out a patch that is not in the series: 0003-three.patch"* ]]
+}
+
+@test "series-check: a patch that is not refreshed, not in the series, without a message, or brings a warning" {
+	fake_top
+	cd "$T/top/patches/linux-6.1"
+	sed -i 's/line30_two/bad/; /^Tests:/d' 0002-two.patch
+	sed 1d 0001-one.patch >0003-three.patch
+	sed -i 's/^@@ -7,/@@ -6,/' 0001-one.patch
+	series_check
+	echo "$output"
+	[ "$status" -eq 1 ] && [ "$(grep -c '^not ok' <<<"$output")" -eq 4 ]
+	[[ $output == *"# 0003-three.patch: 0 times in the series, 1 in the folder"* ]]
+	[[ $output == *"not ok 2 series 6.1: is as quilt refresh writes it"* ]]
+	[[ $output == *"not ok "*" series 6.1: 0002-two.patch: the message has its parts"* ]]
+	[[ $output == *"compiles, and nothing new by W=1 and sparse"$'\n'"# kernel/core.c: warning: int bad;"* ]]
+	[ ! -e "$BUILD/series-check/6.1-0" ]
+}
