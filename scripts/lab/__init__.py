@@ -9,6 +9,7 @@
   tree      trees, builds and boots in the build folder
   verdict   the stock and the patched guest, judged
   lava      what LAVA left of a guest
+  mail      a series as mails, for git am
   kcidb     a result, in the words of KCIDB
   mutate    mutants that a program makes of C
   variants  many boots that differ in one thing: soak, prefixes, mutants, debug

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: GPL-2.0
+"""A series as mails: git trees in which patches are applied, and of which they are written."""
+import os
+import pathlib
+import shutil
+import subprocess
+import typing
+
+from lab import TOP, base, tree
+
+
+class Tree:
+    """A git tree whose branch "base" has these files of a kernel, as far as the kernel has them: git am looks at no
+    others. Its commits are by the author of a series, at the time when the series, or a path beside it, was last
+    changed: the mails are the same until what is in them changes."""
+
+    def __init__(self, folder: pathlib.Path, stock: pathlib.Path, files: typing.Iterable[str], series: base.Series,
+                 *paths: str) -> None:
+        self.folder = folder
+        name, _, address = series.header(series.patches()[0], "From").rpartition(" ")
+        self.date = tree.say("git", "-C", TOP, "log", "-1", "--format=%aI", "--", series.folder, *paths)
+        self.environment = os.environ | {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"} | {
+            f"GIT_{role}_{what}": value for role in ("AUTHOR", "COMMITTER")
+            for what, value in (("NAME", name), ("EMAIL", address.strip("<>")), ("DATE", self.date))}
+        folder.mkdir()
+        self.git("init", "-q", "-b", "base")
+        for file in files:
+            if (stock / file).exists():
+                (folder / file).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(stock / file, folder / file)
+        self.git("add", "-A")
+        self.git("commit", "-q", "-m", f"Linux {base.kernel_version(stock)}")
+
+    def git(self, *command: typing.Union[str, pathlib.Path], **keywords: typing.Any) -> str:
+        """What it prints. Ends this program if it fails."""
+        return tree.say("git", *command, cwd=self.folder, env=self.environment, **keywords)
+
+    def runs(self, *command: typing.Union[str, pathlib.Path], **keywords: typing.Any) -> bool:
+        """Whether it succeeds, as "git diff --quiet" if nothing differs."""
+        return subprocess.call(["git", *command], cwd=self.folder, env=self.environment, **keywords) == 0
+
+    def dated(self, patch: pathlib.Path) -> bytes:
+        """A patch as a mail of that time."""
+        first, rest = patch.read_bytes().split(b"\n", 1)
+        return b"%s\nDate: %s\n%s" % (first, self.date.encode(), rest)
