@@ -98,12 +98,7 @@ touched_tree() {
 	git -C "$tree" commit -q -m "Linux $(kernel_version "$stock")"
 }
 
-# archive LABEL: where the machine gets the archive from that calls itself so.
-archive() {
-	# shellcheck disable=SC2016
-	apt-get indextargets --format '$(ORIGIN)|$(LABEL)|$(REPO_URI)' "Created-By: Packages" |
-		awk -F '|' -v label="$1" '$1 == "Debian" && $2 == label { print $3; exit }'
-}
+archive() { lab archive "$1"; } # LABEL: where the machine gets the archive from that calls itself so, or nothing
 
 # other_debian KERNEL: the Debian that it is of, as 13, if that is another than the machine's: scripts/debian
 # has its compiler and its packages.
@@ -129,47 +124,12 @@ apt_lines() {
 # private_apt SUITE WHAT: apt=(...) are options for apt that make it read that suite instead of what the
 # machine has configured; WHAT is wanted from it.
 private_apt() {
-	local suite=$1 dir=$BUILD/apt/$1 label=Debian uri
-	[[ $suite =~ ^[a-z][a-z0-9-]*$ ]] || die "not the name of a Debian release: $suite"
-	[[ $suite != *-security ]] || label=Debian-Security
-	uri=$(archive "$label")
-	if [ -z "$uri" ] && [ "$(id -u)" -eq 0 ] && [ -z "${FROM_DKMS:-}" ]; then
-		# On a machine whose lists were never read nothing has a label yet.
-		apt-get update >&2 || die "apt-get update failed"
-		uri=$(archive "$label")
-	fi
-	[ -n "$uri" ] ||
-		later "$2 comes from $suite, but apt has no $label archive configured; add one to sources.list and run apt-get update"
-	mkdir -p "$dir/lists/partial" "$dir/cache" 2>/dev/null || die "cannot write to $BUILD"
-	dir=$(realpath "$dir")
-	echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg target=Packages] $uri $suite main" \
-		>"$dir/sources.list"
-	# The hooks that run after an update are the machine's, and about its own lists.
-	cat >"$dir/apt.conf" <<-END
-	#clear APT::Update;
-	Dir::Etc::sourcelist "$dir/sources.list";
-	Dir::Etc::sourceparts "/dev/null";
-	Dir::State::Lists "$dir/lists";
-	Dir::Cache "$dir/cache";
-	END
-	# shellcheck disable=SC2034
-	apt=(-c "$dir/apt.conf")
+	local conf
+	conf=$(lab private-apt "$1" "$2") || exit
+	apt=(-c "$conf")
 }
 
-# apt_download FOLDER PACKAGE...: to FOLDER/debs, by the options apt=(...); what apt says is in FOLDER/apt.log. When
-# root runs apt, what talks to the network runs as _apt, provided that it may write there. What root does not own in the
-# end was not put there by apt itself, which checks it.
+# apt_download FOLDER PACKAGE...: to FOLDER/debs, by the options apt=(...); what apt says is in FOLDER/apt.log.
 apt_download() {
-	local folder=$1 debs=$1/debs deb
-	shift
-	rm -rf "$debs"
-	mkdir -p "$debs" || return
-	[ $EUID -ne 0 ] || chown _apt "$debs" 2>/dev/null || true
-	(cd "$debs" && apt-get -q "${apt[@]}" download "$@") >"$folder/apt.log" 2>&1 </dev/null || return
-	[ $EUID -ne 0 ] || chown root "$debs" || return
-	for deb in "$debs"/*.deb; do
-		[ -f "$deb" ] && [ ! -L "$deb" ] && [ -O "$deb" ] && continue
-		echo "E: $deb is not what apt has checked" >>"$folder/apt.log"
-		return 1
-	done
+	lab apt-download "$1" "${apt[@]}" "${@:2}"
 }

@@ -10,6 +10,8 @@
   mail      patches for git am and checkpatch
   verdict   the stock and the patched guest, judged
   lava      what LAVA left of a guest
+  apt       packages of the machine's release, and of others
+  mail      a series as mails, for git am
   kcidb     a result, in the words of KCIDB
   mutate    mutants that a program makes of C
   variants  many boots that differ in one thing: soak, prefixes, mutants, debug
@@ -36,6 +38,13 @@ def die(message, code=1) -> typing.NoReturn:
     message = re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", str(message))
     print(f"{pathlib.Path(sys.argv[0]).name}: {message}", file=sys.stderr)
     sys.exit(code)
+
+
+def later(message) -> typing.NoReturn:
+    """die(), for a reason that may pass, such as a network that is down. For dkms/make, which sets FROM_DKMS, the exit
+    code is 75, and the build is repeated at the next boot. FROM_DKMS also means that apt may be installing packages:
+    then nothing is installed, and apt's lists are not updated."""
+    die(message, 75 if os.environ.get("FROM_DKMS") else 1)
 
 
 # They stand on command lines of make and in programs for guests.

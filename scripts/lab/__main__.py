@@ -31,6 +31,23 @@ def fetch(name):
     return [tree.fetch(base.find(name)).stock]
 
 
+def private_apt(suite, wanted):
+    from lab import apt
+    return [apt.private(suite, wanted)]
+
+
+def archive(label):
+    from lab import apt
+    return [apt.archive(label)]
+
+
+def apt_download(folder, *arguments):
+    """FOLDER [-c APT_CONF] PACKAGE..."""
+    from lab import apt
+    options = [*arguments[:2]] if arguments[0] == "-c" else []
+    sys.exit(not apt.download(pathlib.Path(folder), options, *arguments[len(options):]))
+
+
 def build_selftests(stock, folder):
     from lab import tree
     tree.build_selftests(pathlib.Path(stock), pathlib.Path(folder))
@@ -86,6 +103,9 @@ QUESTIONS = {
     "note": note,
     "lock": lock,
     "fetch": fetch,
+    "private-apt": private_apt,
+    "archive": archive,
+    "apt-download": apt_download,
     "selftests": build_selftests,
     "progress": progress,
     "checkpatch": checkpatch,

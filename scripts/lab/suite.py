@@ -6,8 +6,12 @@ import re
 import subprocess
 import typing
 
-from lab import TOP, base
+from lab import TOP, base, tree
 from lab.arch import ARCH
+
+
+# Where it is in a kernel tree.
+PLACE = "tools/testing/selftests/perf_bpf_filter"
 
 
 class Test(typing.NamedTuple):
@@ -60,3 +64,11 @@ def contract():
     source = (TOP / "selftests/harness/main.cc").read_text()
     return {name: "".join(re.findall(r'"([^"]*)"', text))
             for name, text in re.findall(r'^\t\{ "(C\d+)",((?:\s*"[^"]*")+) \},$', source, re.M)}
+
+
+def copy_sources(kernel):
+    """To its place in that kernel tree. Two pages are about this repository."""
+    ours = [name for name in tree.say("git", "-C", TOP / "selftests", "ls-files").splitlines()
+            if name not in ("README.md", "RULES.md")]
+    (kernel / PLACE).mkdir(parents=True, exist_ok=True)
+    tree.call("rsync", "-rpt", "--files-from=-", TOP / "selftests", kernel / PLACE, input="\n".join(ours), text=True)

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Packages of the machine's release, and of others, from the archive that the machine has configured."""
+import contextlib
+import os
+import pathlib
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import typing
+
+from lab import BUILD, die, later, tree
+
+KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
+CONFIGURATION = """\
+#clear APT::Update;
+Dir::Etc::sourcelist "{0}/sources.list";
+Dir::Etc::sourceparts "/dev/null";
+Dir::State::Lists "{0}/lists";
+Dir::Cache "{0}/cache";
+"""
+
+
+def may_update() -> bool:
+    """Only root can update the machine's own lists, and not for dkms, while apt runs."""
+    return not os.environ.get("FROM_DKMS") and tree.say("id", "-u") == "0"
+
+
+def archive(label: str) -> str:
+    """The address of the archive that calls itself so, or ""."""
+    targets = subprocess.run(["apt-get", "indextargets", "--format", "$(ORIGIN)|$(LABEL)|$(REPO_URI)",
+                              "Created-By: Packages"], stdout=subprocess.PIPE, text=True).stdout
+    found = re.search(rf"^Debian\|{re.escape(label)}\|(.*)", targets, re.M)
+    return found[1] if found else ""
+
+
+def private(suite: str, wanted: str) -> pathlib.Path:
+    """An apt.conf with which apt reads that suite instead of what the machine has configured. @wanted comes from it."""
+    if not re.fullmatch("[a-z][a-z0-9-]*", suite):
+        die(f"not the name of a Debian release: {suite}")
+    label = "Debian-Security" if suite.endswith("-security") else "Debian"
+    address = archive(label)
+    if not address and may_update():
+        # On a machine whose lists were never read nothing has a label yet.
+        if subprocess.call(["apt-get", "update"], stdout=sys.stderr):
+            die("apt-get update failed")
+        address = archive(label)
+    if not address:
+        later(f"{wanted} comes from {suite}, but apt has no {label} archive configured; add one to sources.list and "
+              "run apt-get update")
+    folder = BUILD / "apt" / suite
+    try:
+        (folder / "lists/partial").mkdir(parents=True, exist_ok=True)
+        (folder / "cache").mkdir(exist_ok=True)
+    except OSError:
+        die(f"cannot write to {BUILD}")
+    (folder / "sources.list").write_text(f"deb [signed-by={KEYS} target=Packages] {address} {suite} main\n")
+    # The hooks that run after an update are the machine's, and about its own lists.
+    (folder / "apt.conf").write_text(CONFIGURATION.format(folder))
+    return folder / "apt.conf"
+
+
+def download(folder: pathlib.Path, options: typing.List[str], *packages: str) -> bool:
+    """To FOLDER/debs; what apt says is in FOLDER/apt.log. When root runs apt, what talks to the network runs as _apt,
+    provided that it may write there. What root does not own in the end was not put there by apt itself, which checks
+    it."""
+    debs, user = folder / "debs", os.geteuid()
+    shutil.rmtree(debs, ignore_errors=True)
+    debs.mkdir(parents=True)
+    with contextlib.suppress(LookupError, OSError):
+        shutil.chown(debs, "_apt")
+    with open(folder / "apt.log", "w") as log:
+        done = subprocess.run(["apt-get", "-q", *options, "download", *packages], cwd=debs, stdin=subprocess.DEVNULL,
+                              stdout=log, stderr=log, pass_fds=tree.held)
+        if done.returncode:
+            return False
+        os.chown(debs, user, -1)
+        found = list(debs.iterdir())
+        strange = [path.name for path in found if not stat.S_ISREG(path.lstat().st_mode) or path.lstat().st_uid != user]
+        log.write("".join(f"E: {name} is not what apt has checked\n" for name in strange or ["nothing"] * (not found)))
+    return bool(found) and not strange
+
+
+def error(folder: pathlib.Path) -> str:
+    """Why download() failed."""
+    said = re.search("^E:.*", tree.read(folder / "apt.log"), re.M)
+    return said[0] if said else "apt-get failed"
