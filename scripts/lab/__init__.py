@@ -7,6 +7,8 @@
   ktap      what the suite prints
   splat     what a console says when a kernel complains
   tree      trees, builds and boots in the build folder
+  livepatch the sources of a live patch
+  debian    releases and archives of Debian, the names of its kernels
   verdict   the stock and the patched guest, judged
   lava      what LAVA left of a guest
   kcidb     a result, in the words of KCIDB
@@ -35,6 +37,18 @@ def die(message, code=1) -> typing.NoReturn:
     message = re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", str(message))
     print(f"{pathlib.Path(sys.argv[0]).name}: {message}", file=sys.stderr)
     sys.exit(code)
+
+
+def from_dkms() -> bool:
+    """Whether dkms/make runs this. Then apt may be installing packages: nothing is installed, and apt's lists are not
+    updated."""
+    return bool(os.environ.get("FROM_DKMS"))
+
+
+def later(message) -> typing.NoReturn:
+    """Like die(), for a reason that may pass, such as a network that is down. For dkms/make the exit code is 75, and it
+    has the build repeated at the next boot."""
+    die(message, 75 if from_dkms() else 1)
 
 
 # They stand on command lines of make and in programs for guests.

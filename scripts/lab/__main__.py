@@ -5,7 +5,7 @@ import pathlib
 import sys
 
 sys.path[0] = str(pathlib.Path(__file__).resolve().parent.parent)
-from lab import BUILD, base, run
+from lab import BUILD, base, debian, run
 
 
 def series(folder):
@@ -75,6 +75,10 @@ QUESTIONS = {
     "kept": lambda name: [base.kept(name)],
     "result": result,
     "note": note,
+    "archive": lambda label: [debian.archive(label)],
+    "other-debian": lambda kernel: [debian.other(kernel)],
+    "release": lambda version: [debian.release(version)],
+    "apt-lines": debian.apt_lines,
     "lock": lock,
     "fetch": fetch,
     "selftests": build_selftests,
