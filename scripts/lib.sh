@@ -60,6 +60,10 @@ series_patches() { lab patches "$1"; }  # SERIES_DIR: file names, in the order o
 series_files() { lab files "$1"; }      # SERIES_DIR: the files of the kernel tree that it touches
 checkpatch() { lab checkpatch "$@"; }   # TREE PATCH [TYPES]: checkpatch --strict without TYPES
 build_selftests() { lab selftests "$@"; } # TREE FOLDER: for that kernel, into FOLDER/selftests
+archive() { lab archive "$1"; }           # LABEL: where apt gets Debian's archive of that label from, or nothing
+other_debian() { lab other-debian "$1"; } # KERNEL: the Debian, as 13, that it is for, if it is not the machine's
+release() { lab release "$1"; }           # VERSION: trixie for 13
+apt_lines() { lab apt-lines "$1"; }       # RELEASE: for sources.list, with its backports and its security updates
 
 # progress LABEL LOG PATTERN UNIT COMMAND...: runs COMMAND with its output in LOG. Meanwhile a terminal
 # shows how many lines of LOG match PATTERN, and the time. Returns COMMAND's exit code.
@@ -96,29 +100,6 @@ touched_tree() {
 	done
 	git -C "$tree" add -A
 	git -C "$tree" commit -q -m "Linux $(kernel_version "$stock")"
-}
-
-archive() { lab archive "$1"; } # LABEL: where the machine gets the archive from that calls itself so, or nothing
-
-# other_debian KERNEL: the Debian that it is of, as 13, if that is another than the machine's: scripts/debian
-# has its compiler and its packages.
-other_debian() {
-	[[ ! $1 =~ [+]deb([0-9]+)- ]] || grep -qsxE "VERSION_ID=\"?${BASH_REMATCH[1]}\"?" /etc/os-release || echo "${BASH_REMATCH[1]}"
-}
-
-# release VERSION: what that Debian is called, 13 as trixie
-release() {
-	local -A names=([12]=bookworm [13]=trixie)
-	[ -n "${names[$1]:-}" ] || die "no such Debian: $1 (available: $(printf '%s\n' "${!names[@]}" | sort | xargs))"
-	echo "${names[$1]}"
-}
-
-# apt_lines RELEASE: its lines for apt, with its backports and its security suite
-apt_lines() {
-	local debian security
-	debian=$(archive Debian) security=$(archive Debian-Security)
-	[ -n "$debian" ] && [ -n "$security" ] || die "apt has no Debian archive or no Debian security archive configured; add both to sources.list"
-	printf 'deb %s main\n' "$debian $1" "$debian $1-backports" "$security $1-security"
 }
 
 # private_apt SUITE WHAT: apt=(...) are options for apt that make it read that suite instead of what the

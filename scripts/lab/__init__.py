@@ -7,11 +7,12 @@
   ktap      what the suite prints
   splat     what a console says when a kernel complains
   tree      trees, builds and boots in the build folder
-  mail      patches for git am and checkpatch
+  livepatch the sources of a live patch
+  debian    releases and archives of Debian, the names of its kernels
   verdict   the stock and the patched guest, judged
   lava      what LAVA left of a guest
   apt       packages of the machine's release, and of others
-  mail      a series as mails, for git am
+  mail      a series as mails: git am and checkpatch
   kcidb     a result, in the words of KCIDB
   mutate    mutants that a program makes of C
   variants  many boots that differ in one thing: soak, prefixes, mutants, debug
@@ -40,11 +41,16 @@ def die(message, code=1) -> typing.NoReturn:
     sys.exit(code)
 
 
+def from_dkms() -> bool:
+    """Whether dkms/make runs this. Then apt may be installing packages: nothing is installed, and apt's lists are not
+    updated."""
+    return bool(os.environ.get("FROM_DKMS"))
+
+
 def later(message) -> typing.NoReturn:
-    """die(), for a reason that may pass, such as a network that is down. For dkms/make, which sets FROM_DKMS, the exit
-    code is 75, and the build is repeated at the next boot. FROM_DKMS also means that apt may be installing packages:
-    then nothing is installed, and apt's lists are not updated."""
-    die(message, 75 if os.environ.get("FROM_DKMS") else 1)
+    """Like die(), for a reason that may pass, such as a network that is down. For dkms/make the exit code is 75, and it
+    has the build repeated at the next boot."""
+    die(message, 75 if from_dkms() else 1)
 
 
 # They stand on command lines of make and in programs for guests.

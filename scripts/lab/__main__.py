@@ -5,7 +5,7 @@ import pathlib
 import sys
 
 sys.path[0] = str(pathlib.Path(__file__).resolve().parent.parent)
-from lab import BUILD, base, run
+from lab import BUILD, base, debian, run
 
 
 def series(folder):
@@ -34,11 +34,6 @@ def fetch(name):
 def private_apt(suite, wanted):
     from lab import apt
     return [apt.private(suite, wanted)]
-
-
-def archive(label):
-    from lab import apt
-    return [apt.archive(label)]
 
 
 def apt_download(folder, *arguments):
@@ -101,10 +96,13 @@ QUESTIONS = {
     "kept": lambda name: [base.kept(name)],
     "result": result,
     "note": note,
+    "archive": lambda label: [debian.archive(label)],
+    "other-debian": lambda kernel: [debian.other(kernel)],
+    "release": lambda version: [debian.release(version)],
+    "apt-lines": debian.apt_lines,
     "lock": lock,
     "fetch": fetch,
     "private-apt": private_apt,
-    "archive": archive,
     "apt-download": apt_download,
     "selftests": build_selftests,
     "progress": progress,

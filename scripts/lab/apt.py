@@ -10,7 +10,7 @@ import subprocess
 import sys
 import typing
 
-from lab import BUILD, die, later, tree
+from lab import BUILD, debian, die, from_dkms, later, tree
 
 KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
 CONFIGURATION = """\
@@ -24,15 +24,7 @@ Dir::Cache "{0}/cache";
 
 def may_update() -> bool:
     """Only root can update the machine's own lists, and not for dkms, while apt runs."""
-    return not os.environ.get("FROM_DKMS") and tree.say("id", "-u") == "0"
-
-
-def archive(label: str) -> str:
-    """The address of the archive that calls itself so, or ""."""
-    targets = subprocess.run(["apt-get", "indextargets", "--format", "$(ORIGIN)|$(LABEL)|$(REPO_URI)",
-                              "Created-By: Packages"], stdout=subprocess.PIPE, text=True).stdout
-    found = re.search(rf"^Debian\|{re.escape(label)}\|(.*)", targets, re.M)
-    return found[1] if found else ""
+    return not from_dkms() and tree.say("id", "-u") == "0"
 
 
 def private(suite: str, wanted: str) -> pathlib.Path:
@@ -40,12 +32,12 @@ def private(suite: str, wanted: str) -> pathlib.Path:
     if not re.fullmatch("[a-z][a-z0-9-]*", suite):
         die(f"not the name of a Debian release: {suite}")
     label = "Debian-Security" if suite.endswith("-security") else "Debian"
-    address = archive(label)
+    address = debian.archive(label)
     if not address and may_update():
         # On a machine whose lists were never read nothing has a label yet.
         if subprocess.call(["apt-get", "update"], stdout=sys.stderr):
             die("apt-get update failed")
-        address = archive(label)
+        address = debian.archive(label)
     if not address:
         later(f"{wanted} comes from {suite}, but apt has no {label} archive configured; add one to sources.list and "
               "run apt-get update")

@@ -246,6 +246,11 @@ stub_says() {
 	dkms_make
 	stub_says "build: killed, exit status 143; its last line was: compiling"
 	[ -e "$cache/$kernel.again" ]
+	# As while Python is being unpacked.
+	printf '#!%s/none/python3\n' "$T" >"$pkg/scripts/livepatch/build"
+	dkms_make
+	stub_says "*bad interpreter*"
+	[ -e "$cache/$kernel.again" ]
 	printf '#!/bin/sh\nexit 2\n' >"$pkg/scripts/livepatch/build"
 	dkms_make
 	stub_says "build: exit status 2 without a message"
@@ -507,5 +512,10 @@ eval "$FAKE_DEB"'
 	[ "$(wc -l <"$T/called")" -ge 4 ]
 	while read -r file; do [ -x "$T/unpacked$file" ]; done <"$T/called"
 	shellcheck -S warning "$T/unpacked/DEBIAN"/{postinst,prerm}
+	[[ ", $(dpkg-deb -f "$output" Depends), " == *", python3, "* ]]
+	# With nothing but the package's own files, of which Python compiles none.
+	run "$T"/unpacked/usr/src/*/scripts/livepatch/build 5.10.0-30-amd64
+	one_line "build: no live patch for Linux 5.10 (available: 6.1 6.12 7.3)"
+	[ -z "$(find "$T/unpacked" -name '*.pyc')" ]
 	grep -q '^flock\|flock -w' "$T/unpacked/DEBIAN/prerm"
 }

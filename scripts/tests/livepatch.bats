@@ -365,7 +365,7 @@ kallsyms() {
 	run "$SCRIPTS/livepatch/mutants" 9.9.0-1-amd64
 	one_line "mutants: there are no mutants of the live patch for 9.9.0-1-amd64: *"
 	run "$SCRIPTS/livepatch/try-deb" 6.1.0-56-amd64
-	one_line "usage: try-deb OLD NEW"
+	one_line "usage: try-deb *OLD NEW (*NEW)"
 }
 
 # saw PART RESULT...: what probe and suite say of the tests a.one, a.two, ... in that part
