@@ -18,6 +18,7 @@
 #include "lib/gate.h"
 #include "lib/mount.h"
 #include "lib/program.h"
+#include "lib/rights.h"
 #include "lib/sysctl.h"
 #include "tests/common.h"
 
@@ -926,6 +927,38 @@ static void gone_after_failed_forks(AttachedProgram &program)
 	program.expect_freed();
 }
 
+/*
+ * The kernel refuses a breakpoint at a kernel address to a task without CAP_SYS_ADMIN. If the task
+ * has inherited one and then gives up the capability, its forks fail while the event is created.
+ */
+static void gone_after_refused_forks(AttachedProgram &program)
+{
+	constexpr uintptr_t UNUSED = -4096ul; /* the page of ERR_PTR() */
+	perf_event_attr attr = inherited(
+		breakpoint(Access::WRITE, reinterpret_cast<const void *>(UNUSED), sizeof(long)));
+
+	if (!WATCHES_KERNEL)
+		unavailable("a task has no breakpoints at kernel addresses on this architecture");
+	attr.exclude_kernel = 0;
+
+	Event event(attr);
+
+	event.must_attach(program.filter());
+	program.expect_attached();
+	in_child([] {
+		become(NOBODY, 0);
+		for (int i = 0; i < 10; i++) {
+			const pid_t pid = fork();
+
+			if (!pid)
+				_exit(0);
+			EXPECT_ERRNO(pid < 0 ? errno : 0, EPERM, "fork without CAP_SYS_ADMIN");
+		}
+	});
+	event.close();
+	program.expect_freed();
+}
+
 /* Closing an event also removes the events that were inherited from it. */
 static void gone_before_children(AttachedProgram &program)
 {
@@ -1015,6 +1048,9 @@ static const struct {
 	  gone_with_children },
 	{ "failed_forks", "a program that failed forks have inherited is freed with its event",
 	  gone_after_failed_forks },
+	{ "refused_forks",
+	  "a program is freed with its event after forks that failed because of the event",
+	  gone_after_refused_forks },
 	{ "before_children", "closing an event frees its program although children still run",
 	  gone_before_children },
 	{ "after_child", "a program is freed when the last child that inherited it exits",
