@@ -64,13 +64,6 @@ def progress(label, log, pattern, unit, *command):
     sys.exit(code if code >= 0 else 128 - code)
 
 
-def about(folder):
-    """All that apply wants to know of a series, in lines of "WHAT VALUE"."""
-    one = series(folder)
-    return [f"kernel {kernel}" for kernel, *_ in one.kernels()] + [f"patch {patch}" for patch in one.patches()] + \
-        [f"file {file}" for file in one.files()] + [f"digest {one.digest()}"]
-
-
 def note(*run):
     """COMMAND COUNTS BASE FIGURE: a run for make results."""
     from lab import results
@@ -90,7 +83,6 @@ QUESTIONS = {
     "kernels": lambda *folders: [" ".join(kernel) for one in [*map(series, folders)] or [*map(base.find, base.names())]
                                  for kernel in one.kernels()],
     "files": lambda folder: series(folder).files(),
-    "about": about,
     "version": lambda folder: [base.kernel_version(pathlib.Path(folder)) or sys.exit(1)],
     "subject": lambda name: [base.find(name).subject()],
     "kept": lambda name: [base.kept(name)],
