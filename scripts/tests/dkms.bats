@@ -249,7 +249,7 @@ stub_says() {
 	# As while Python is being unpacked.
 	printf '#!%s/none/python3\n' "$T" >"$pkg/scripts/livepatch/build"
 	dkms_make
-	stub_says "*bad interpreter*"
+	stub_says "*/scripts/livepatch/build: *"
 	[ -e "$cache/$kernel.again" ]
 	printf '#!/bin/sh\nexit 2\n' >"$pkg/scripts/livepatch/build"
 	dkms_make
