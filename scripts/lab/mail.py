@@ -33,9 +33,9 @@ def checkpatch(stock: pathlib.Path, patch: pathlib.Path, ignored: str = "") -> N
 
 
 class Tree:
-    """A git tree whose branch "base" has these files of a kernel, as far as the kernel has them: git am looks at no
-    others. Its commits are by the author of a series, at the time when the series, or a path beside it, was last
-    changed: the mails are the same until what is in them changes."""
+    """A git tree whose branch "base" has those of the files that a kernel has: git am looks at no others. Its commits
+    are by the author of the series, at the time when the series or one of the paths was last changed, so that the
+    mails are the same until what is in them changes."""
 
     def __init__(self, folder: pathlib.Path, stock: pathlib.Path, files: typing.Iterable[str], series: base.Series,
                  *paths: str) -> None:
