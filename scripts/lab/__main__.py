@@ -1,23 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0
 """What shell asks of the readers, see lib.sh:  python3 scripts/lab VERB QUESTION [ARGUMENT...]"""
-import json
 import pathlib
 import sys
 
 sys.path[0] = str(pathlib.Path(__file__).resolve().parent.parent)
-from lab import BUILD, base, debian, run
+from lab import base, debian, run
 
 
 def series(folder):
     return base.Series(pathlib.Path(folder))
-
-
-def result(name, key):
-    """A word of what make verify found: "verdict", "of", "stock.logs"."""
-    found = json.loads((BUILD / f"{base.kept(name)}.json").read_text())
-    for part in key.split("."):
-        found = found[part]
-    return [found]
 
 
 def lock(descriptor, owner):
@@ -76,17 +67,10 @@ QUESTIONS = {
     "bases": base.names,
     "at-hand": base.at_hand,
     "series": lambda name: [base.find(name).folder],
-    "expected": lambda name: [base.find(name).expected()],
-    "mutants": lambda name: [mutant.path for mutant in base.find(name).mutants()],
     "patches": lambda folder: series(folder).patches(),
-    # Of all bases, or of one series.
-    "kernels": lambda *folders: [" ".join(kernel) for one in [*map(series, folders)] or [*map(base.find, base.names())]
-                                 for kernel in one.kernels()],
     "files": lambda folder: series(folder).files(),
     "version": lambda folder: [base.kernel_version(pathlib.Path(folder)) or sys.exit(1)],
     "subject": lambda name: [base.find(name).subject()],
-    "kept": lambda name: [base.kept(name)],
-    "result": result,
     "note": note,
     "archive": lambda label: [debian.archive(label)],
     "other-debian": lambda kernel: [debian.other(kernel)],
