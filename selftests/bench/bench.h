@@ -111,7 +111,7 @@ double ticks_of_one();
 /* Whether this kernel suppresses the signal of a rejected hit. */
 bool suppresses();
 
-/* Whether a thread that returns from the handler of its hit hits again: arm64 without 0404. */
+/* Whether a thread that returns from the handler of its hit hits again: arm64 without 0403. */
 bool hits_again();
 constexpr char HITS_AGAIN[] = "a thread that returns from the handler of its hit hits again";
 

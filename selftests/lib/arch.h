@@ -31,8 +31,9 @@ constexpr uint64_t FIRST_ARGUMENT = 1 << 5; /* for attr.sample_regs_user: PERF_R
 #define ASM_EMULATED "smsw %eax\n"
 #define ASM_JUMP "jmp "
 
-/* The word of a 32-bit task's NT_PRSTATUS that has the pc: eip in asm/user_32.h */
+/* The word of a 32-bit task's NT_PRSTATUS that has the pc, eip in asm/user_32.h, and their number */
 constexpr size_t COMPAT_PC = 12;
+constexpr size_t COMPAT_REGISTERS = 17;
 
 inline auto &pc_of(user_regs_struct &registers)
 {
@@ -44,8 +45,9 @@ inline auto &pc_of(ucontext_t &context)
 	return context.uc_mcontext.gregs[REG_RIP];
 }
 
-/* The flag in a signal frame that an instruction has hit: RF. */
+/* The flag in a signal frame that an instruction has hit, which sigreturn() takes from it: RF. */
 constexpr uint64_t HIT_IN_FRAME = 1 << 16;
+constexpr bool TAKES_HIT_FROM_FRAME = true;
 
 inline auto &flags_of(ucontext_t &context)
 {
@@ -82,6 +84,7 @@ constexpr uint64_t FIRST_ARGUMENT = 1; /* PERF_REG_ARM64_X0 */
 #define ASM_JUMP "b "
 
 constexpr size_t COMPAT_PC = 15;
+constexpr size_t COMPAT_REGISTERS = 18;
 
 inline auto &pc_of(user_regs_struct &registers)
 {
@@ -93,8 +96,9 @@ inline auto &pc_of(ucontext_t &context)
 	return context.uc_mcontext.pc;
 }
 
-/* With the series: SS, and for a watchpoint IL. */
+/* SS and IL: sigreturn() takes neither from a frame. */
 constexpr uint64_t HIT_IN_FRAME = 1 << 21 | 1 << 20;
+constexpr bool TAKES_HIT_FROM_FRAME = false;
 
 inline auto &flags_of(ucontext_t &context)
 {

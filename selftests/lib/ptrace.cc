@@ -49,14 +49,36 @@ uint64_t where_is(pid_t pid)
 					     : registers.compat[COMPAT_PC];
 }
 
+static void set_registers(pid_t pid, const Registers &registers, bool native)
+{
+	Registers copy = registers;
+	iovec whole = { &copy, native ? sizeof(copy.native) : COMPAT_REGISTERS * sizeof(uint32_t) };
+
+	if (ptrace(PTRACE_SETREGSET, pid, NT_PRSTATUS, &whole))
+		setup_failed("PTRACE_SETREGSET", errno);
+}
+
 void Tracee::write_registers() const
 {
 	Registers registers;
-	iovec whole = { &registers, sizeof(registers) };
+	const bool native = get_registers(pid(), registers);
 
-	if (ptrace(PTRACE_GETREGSET, pid(), NT_PRSTATUS, &whole) ||
-	    ptrace(PTRACE_SETREGSET, pid(), NT_PRSTATUS, &whole))
-		setup_failed("PTRACE_SETREGSET", errno);
+	set_registers(pid(), registers, native);
+}
+
+void Tracee::inject(uint64_t at)
+{
+	Registers saved, changed;
+	const bool native = get_registers(pid(), saved);
+
+	changed = saved;
+	if (native)
+		pc_of(changed.native) = at;
+	else
+		changed.compat[COMPAT_PC] = at;
+	set_registers(pid(), changed, native);
+	if (resume(PTRACE_SINGLESTEP))
+		set_registers(pid(), saved, native);
 }
 
 bool Tracee::has_stopped_by(int sig) const

@@ -42,6 +42,8 @@ public:
 	uint64_t pc() const { return where_is(pid()); }
 	/* Writes the registers back unchanged. */
 	void write_registers() const;
+	/* Has it execute the instruction at @at, until it stops, and restores the registers. */
+	void inject(uint64_t at);
 
 	/* Resumes it with @sig. Returns whether it has stopped again; else it has ended. */
 	bool resume(__ptrace_request how, int sig = 0);

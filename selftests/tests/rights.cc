@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "lib/arch.h"
+#include "lib/gate.h"
 #include "lib/kernel.h"
 #include "lib/program.h"
 #include "lib/rights.h"
@@ -489,4 +491,36 @@ TEST("rights.kernel_breakpoint", "C15",
 		event.enable();
 		EXPECT_HEX(reveal(), nothing, "what the signal frame reveals");
 	}
+}
+
+TEST("rights.breakpoint_of_others", "C15",
+     "a signal frame does not reveal that others have a breakpoint at its address, except by x86's "
+     "RF")
+{
+	static uint64_t &in_frame = shared_with_children<uint64_t>();
+	static std::atomic<int> signals;
+
+	run_on(usable_cpus().front());
+
+	Gate watched;
+	Child child([&] {
+		const Handler handler(SIGUSR1, [](int, siginfo_t *, void *context) {
+			in_frame |= flags_of(*static_cast<ucontext_t *>(context)) & HIT_IN_FRAME;
+			signals++;
+		});
+
+		become(NOBODY, 0);
+		watched.pass();
+		hit_times(1);
+		return int(signals);
+	});
+	Event event(breakpoint(hit), -1, usable_cpus().front());
+
+	/* Any other signal could arrive at this moment as well. */
+	event.async(SIGUSR1, child.pid());
+	event.enable();
+	watched.open();
+	EXPECT_STATUS(child.wait(), W_EXITCODE(1, 0), "the process with one signal");
+	EXPECT_HEX(in_frame, TAKES_HIT_FROM_FRAME ? HIT_IN_FRAME : 0,
+		   "what the signal frame reveals");
 }

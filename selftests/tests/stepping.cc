@@ -20,7 +20,7 @@ using namespace stepping;
 
 /* Each instruction at which a test expects a stop has a label. */
 asm(".pushsection .text\n"
-    ".globl stepped_1, stepped_2, stepped_3, store_1, store_2, store_3\n"
+    ".globl stepped_1, stepped_2, stepped_3, store_0, store_1, store_2, store_3\n"
     ".globl call_0, call_1, call_2\n"
     ".balign 16\n"
     "stepped_1: nop\n"
@@ -28,6 +28,7 @@ asm(".pushsection .text\n"
     "stepped_3: nop\n"
     "ret\n"
     ".balign 16\n"
+    "store_0: nop\n"
     "store_1: " ASM_STORE "store_2: nop\n"
     "store_3: nop\n"
     "ret\n"
@@ -86,6 +87,25 @@ static void check_step(const Place &place, const Report &report)
 	});
 }
 
+/* As a debugger does to call a function, and rr to execute a system call. */
+static void check_injected(const Place &place, const Report &report)
+{
+	in_tracees(place, [&](CheckedTracee &tracee, const Spot &spot) {
+		SignalingEvent hits(spot.attr, report, tracee.pid());
+
+		for (uint64_t i = 0; i < HITS; i++) {
+			tracee.resume_until(PTRACE_CONT, 0, hits.signal, spot.at);
+			for (uint64_t times = 0; times <= i % 2; times++) {
+				tracee.inject(spot.next);
+				tracee.must_have_stopped_by(SIGTRAP);
+			}
+		}
+		tracee.resume(PTRACE_CONT);
+		tracee.must_have_exited();
+		EXPECT_EQ(hits.count(), HITS, "hits counted");
+	});
+}
+
 static const bool added = [] {
 	for (const Place &place : places) {
 		for (const Report &report : reports) {
@@ -101,6 +121,10 @@ static const bool added = [] {
 				   "a tracer that steps from hits of " + event +
 					   " advances one instruction per step",
 				   [&] { check_step(place, report); } });
+			add_test({ "stepping.injected." + name, "C13",
+				   "a tracer that executes other code at hits of " + event +
+					   " sees every hit once",
+				   [&] { check_injected(place, report); } });
 		}
 	}
 	return true;

@@ -18,6 +18,7 @@ extern "C" {
 void stepped_1();
 void stepped_2();
 void stepped_3();
+void store_0(volatile uint32_t *to, uint32_t value); /* also executes store_1() */
 void store_1(volatile uint32_t *to, uint32_t value);
 void store_2();
 void store_3();
@@ -116,7 +117,8 @@ inline const Report reports[] = {
 	{ "sigtrap.program", "SIGTRAP and an accepting program", true, true },
 };
 
-inline const Report &SETSIG_ALONE = reports[0], &SETSIG_PROGRAM = reports[1];
+inline const Report &SETSIG_ALONE = reports[0], &SETSIG_PROGRAM = reports[1],
+		    &SIGTRAP_ALONE = reports[2];
 
 /* An enabled event that sends its signal to the task that hits. */
 class SignalingEvent {

@@ -5,6 +5,7 @@
  */
 #include <setjmp.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -270,7 +271,7 @@ TEST("stepping.handler.goes_elsewhere", "C13",
      "a handler may change the address at which its program continues")
 {
 	SignalingEvent hits(breakpoint(stepped_1), SETSIG_ALONE);
-	CountingEvent skipped(breakpoint(stepped_2));
+	CountingEvent skipped(breakpoint(stepped_2)), next(breakpoint(stepped_3));
 	const Handler handler(SETSIG, [](int, siginfo_t *, void *context) {
 		count_signal(0, nullptr, nullptr);
 		pc_of(*static_cast<ucontext_t *>(context)) = address(stepped_3);
@@ -280,6 +281,80 @@ TEST("stepping.handler.goes_elsewhere", "C13",
 	EXPECT_EQ(hits.count(), HITS, "hits counted");
 	EXPECT_EQ(handled, HITS, "signals");
 	EXPECT_EQ(skipped.count(), 0, "executions of the skipped instruction");
+	EXPECT_EQ(next.count(), TAKES_HIT_FROM_FRAME ? 0 : HITS, "hits where it continues");
+}
+
+/* The second signal has a frame at the address of the one that did not return. */
+TEST("stepping.handler.left_before", "C13",
+     "a handler that does not return hides no hit from one that does")
+{
+	CheckedTracee tracee([] {
+		const Handler handler(SETSIG,
+				      [](int, siginfo_t *, void *) { siglongjmp(before, 1); });
+		const Handler other(SIGUSR1, count_other);
+
+		for (std::atomic<uint64_t> i = 0; i < HITS; i++)
+			if (!sigsetjmp(before, 1))
+				stepped_1();
+		return 0;
+	});
+	SignalingEvent first(breakpoint(stepped_1), SETSIG_ALONE, tracee.pid());
+	SignalingEvent hits(breakpoint(stepped_2), SETSIG_ALONE, tracee.pid());
+
+	for (uint64_t i = 0; i < HITS; i++) {
+		tracee.resume_until(PTRACE_CONT, i ? SETSIG : 0, SETSIG, stepped_1);
+		tracee.resume_until(PTRACE_SINGLESTEP, 0, SIGTRAP, stepped_2);
+		/* SIGUSR1 arrives before the instruction is executed. */
+		tracee.resume_until(PTRACE_CONT, SIGUSR1, SETSIG, stepped_2);
+	}
+	tracee.resume(PTRACE_CONT, SETSIG);
+	tracee.must_have_exited();
+	EXPECT_EQ(hits.count(), HITS, "hits counted");
+}
+
+TEST("stepping.handler.forged", "C13",
+     "a signal frame that a program has made passes no watchpoint")
+{
+	SignalingEvent hits(breakpoint(store_0), SETSIG_ALONE);
+	CountingEvent word(at_word());
+	const Handler handler(SETSIG, [](int, siginfo_t *, void *context) {
+		count_signal(0, nullptr, nullptr);
+		pc_of(*static_cast<ucontext_t *>(context)) = address(store_1);
+		flags_of(*static_cast<ucontext_t *>(context)) |= HIT_IN_FRAME;
+	});
+
+	for (uint32_t i = 0; i < HITS; i++) {
+		store_0(&words.watched, i);
+		words.next = i;
+	}
+	EXPECT_EQ(hits.count(), HITS, "hits counted");
+	EXPECT_EQ(handled, HITS, "signals");
+	EXPECT_EQ(word.count(), HITS, "hits of the watchpoint");
+}
+
+static std::atomic<pid_t> forked;
+
+TEST("stepping.handler.forks", "C13",
+     "a child that is forked by a handler returns from it without another hit")
+{
+	perf_event_attr attr = breakpoint(stepped_1), entered = breakpoint(stepped_2);
+
+	attr.inherit = entered.inherit = 1;
+
+	SignalingEvent hits(attr, SIGTRAP_ALONE);
+	CountingEvent next(entered);
+	const Handler handler(SIGTRAP, [](int, siginfo_t *, void *) {
+		count_signal(0, nullptr, nullptr);
+		if (!forked)
+			forked = fork();
+	});
+
+	stepped_1();
+	if (!forked)
+		_exit(int(handled));
+	EXPECT_STATUS(wait_for(forked), W_EXITCODE(1, 0), "the child with one signal");
+	EXPECT_EQ(hits.count(), 1, "hits counted");
+	EXPECT_EQ(next.count(), 2, "executions of the next instruction");
 }
 
 static int call_handled()
