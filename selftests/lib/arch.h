@@ -31,7 +31,7 @@ constexpr uint64_t FIRST_ARGUMENT = 1 << 5; /* for attr.sample_regs_user: PERF_R
 #define ASM_EMULATED "smsw %eax\n"
 #define ASM_JUMP "jmp "
 
-/* The word of a 32-bit task's NT_PRSTATUS that has the pc, eip in asm/user_32.h, and their number */
+/* In NT_PRSTATUS of a 32-bit task, the word with the pc, and the number of words: asm/user_32.h */
 constexpr size_t COMPAT_PC = 12;
 constexpr size_t COMPAT_REGISTERS = 17;
 
