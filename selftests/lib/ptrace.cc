@@ -66,17 +66,24 @@ void Tracee::write_registers() const
 	set_registers(pid(), registers, native);
 }
 
+void Tracee::set_pc(uint64_t at) const
+{
+	Registers registers;
+	const bool native = get_registers(pid(), registers);
+
+	if (native)
+		pc_of(registers.native) = at;
+	else
+		registers.compat[COMPAT_PC] = at;
+	set_registers(pid(), registers, native);
+}
+
 void Tracee::inject(uint64_t at)
 {
-	Registers saved, changed;
+	Registers saved;
 	const bool native = get_registers(pid(), saved);
 
-	changed = saved;
-	if (native)
-		pc_of(changed.native) = at;
-	else
-		changed.compat[COMPAT_PC] = at;
-	set_registers(pid(), changed, native);
+	set_pc(at);
 	if (resume(PTRACE_SINGLESTEP))
 		set_registers(pid(), saved, native);
 }

@@ -42,6 +42,7 @@ public:
 	uint64_t pc() const { return where_is(pid()); }
 	/* Writes the registers back unchanged. */
 	void write_registers() const;
+	void set_pc(uint64_t at) const;
 	/* Has it execute the instruction at @at, until it stops, and restores the registers. */
 	void inject(uint64_t at);
 

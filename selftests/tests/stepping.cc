@@ -130,6 +130,27 @@ static const bool added = [] {
 	return true;
 }();
 
+TEST("stepping.injected.moved", "C13",
+     "a tracer that has moved its tracee away from a hit, and executes code there later, sees the "
+     "hit")
+{
+	CheckedTracee tracee(call);
+	SignalingEvent first(breakpoint(stepped_1), SETSIG_ALONE, tracee.pid());
+	SignalingEvent hits(breakpoint(stepped_2), SETSIG_ALONE, tracee.pid());
+
+	for (uint64_t i = 0; i < HITS; i++) {
+		tracee.resume_until(PTRACE_CONT, 0, SETSIG, stepped_1);
+		tracee.resume_until(PTRACE_SINGLESTEP, 0, SIGTRAP, stepped_2);
+		tracee.inject(address(stepped_3));
+		tracee.must_have_stopped_by(SIGTRAP);
+		tracee.resume_until(PTRACE_CONT, 0, SETSIG, stepped_2);
+		tracee.set_pc(address(stepped_3));
+	}
+	tracee.resume(PTRACE_CONT);
+	tracee.must_have_exited();
+	EXPECT_EQ(hits.count(), HITS, "hits counted");
+}
+
 TEST("stepping.walk", "C13", "a tracer that single-steps all the way stops at each breakpoint once")
 {
 	CheckedTracee tracee(call);
