@@ -467,7 +467,9 @@ void check_moment(const Effect &effect, const Moment &moment)
 	subject.halfway = [&](Event &event, Fd &link) {
 		moment.happens(event, link, setup.sigtrap);
 	};
-	if (moment.detaches && !filter.can_link())
+	const bool reattaches = std::string(moment.name) == "reattach";
+
+	if ((moment.detaches || reattaches) && !filter.can_link())
 		unavailable("a program that is attached by ioctl cannot be detached (before 5.15)");
 	if (moment.on_cpu) {
 		if (usable_cpus().size() < 2)
@@ -484,7 +486,7 @@ void check_moment(const Effect &effect, const Moment &moment)
 
 	check_bare(effect, moment, bare);
 	/* The program that is attached then rejects. */
-	if (std::string(moment.name) == "reattach")
+	if (reattaches)
 		EXPECT_VALUE(accepted.*effect.seen, std::min(effect.accepted_seen, HITS / 2),
 			     "until the second attachment");
 	else
