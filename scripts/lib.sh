@@ -54,11 +54,6 @@ lock() {
 	lab lock 9 $$
 }
 
-stock_tree() { lab fetch "$1"; }        # BASE: the tree that $KSRC or $VERSION tells, or the newest
-kernel_version() { lab version "$1"; }  # TREE: prints "6.1.192" from its Makefile, fails if there is none
-series_patches() { lab patches "$1"; }  # SERIES_DIR: file names, in the order of the series
-series_files() { lab files "$1"; }      # SERIES_DIR: the files of the kernel tree that it touches
-checkpatch() { lab checkpatch "$@"; }   # TREE PATCH [TYPES]: checkpatch --strict without TYPES
 build_selftests() { lab selftests "$@"; } # TREE FOLDER: for that kernel, into FOLDER/selftests
 archive() { lab archive "$1"; }           # LABEL: where apt gets Debian's archive of that label from, or nothing
 other_debian() { lab other-debian "$1"; } # KERNEL: the Debian, as 13, that it is for, if it is not the machine's
@@ -68,39 +63,6 @@ apt_lines() { lab apt-lines "$1"; }       # RELEASE: for sources.list, with its 
 # progress LABEL LOG PATTERN UNIT COMMAND...: runs COMMAND with its output in LOG. Meanwhile a terminal
 # shows how many lines of LOG match PATTERN, and the time. Returns COMMAND's exit code.
 progress() { lab progress "$@"; }
-
-# mails_by_author SERIES_DIR [PATH...]: git commits as the author of that series, at the time when it, or
-# PATH here, was last changed: the same mails each time, until what is in them changes.
-mails_by_author() {
-	local series=$1 author
-	shift
-	author=$(sed -n '1s/^From: //p' "$series/$(series_patches "$series" | head -n 1)")
-	export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1
-	GIT_AUTHOR_DATE=$(git -C "$TOP" log -1 --format=%aI -- "$series" "$@")
-	GIT_AUTHOR_NAME=${author% <*}
-	GIT_AUTHOR_EMAIL=$(sed 's/.*<\(.*\)>/\1/' <<<"$author")
-	export GIT_AUTHOR_DATE GIT_AUTHOR_NAME GIT_AUTHOR_EMAIL
-	export GIT_COMMITTER_DATE=$GIT_AUTHOR_DATE GIT_COMMITTER_NAME=$GIT_AUTHOR_NAME \
-		GIT_COMMITTER_EMAIL=$GIT_AUTHOR_EMAIL
-}
-
-# dated [PATCH]: as a mail of that time
-dated() {
-	sed "1a Date: $GIT_AUTHOR_DATE" "$@"
-}
-
-# touched_tree FOLDER STOCK FILE...: a git tree whose branch "base" has these files of the kernel, as far
-# as it has them: git am looks at no others.
-touched_tree() {
-	local tree=$1 stock=$2 file
-	shift 2
-	git init -q -b base "$tree"
-	for file; do
-		[ ! -e "$stock/$file" ] || install -D -m 644 "$stock/$file" "$tree/$file"
-	done
-	git -C "$tree" add -A
-	git -C "$tree" commit -q -m "Linux $(kernel_version "$stock")"
-}
 
 # private_apt SUITE WHAT: apt=(...) are options for apt that make it read that suite instead of what the
 # machine has configured; WHAT is wanted from it.

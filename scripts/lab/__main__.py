@@ -7,19 +7,10 @@ sys.path[0] = str(pathlib.Path(__file__).resolve().parent.parent)
 from lab import base, debian, run
 
 
-def series(folder):
-    return base.Series(pathlib.Path(folder))
-
-
 def lock(descriptor, owner):
     from lab import tree
     tree.lock(int(descriptor), owner)
     return []
-
-
-def fetch(name):
-    from lab import tree
-    return [tree.fetch(base.find(name)).stock]
 
 
 def private_apt(suite, wanted):
@@ -40,15 +31,6 @@ def build_selftests(stock, folder):
     return []
 
 
-def checkpatch(stock, patch, ignored=""):
-    from lab import mail, tree
-    try:
-        mail.checkpatch(pathlib.Path(stock), pathlib.Path(patch), ignored)
-    except tree.Failed as error:
-        sys.exit(print(error) or 1)
-    return []
-
-
 def progress(label, log, pattern, unit, *command):
     from lab import tree
     code = tree.progress(label, command, pathlib.Path(log), pattern, unit)
@@ -66,10 +48,6 @@ def note(*run):
 QUESTIONS = {
     "bases": base.names,
     "at-hand": base.at_hand,
-    "series": lambda name: [base.find(name).folder],
-    "patches": lambda folder: series(folder).patches(),
-    "files": lambda folder: series(folder).files(),
-    "version": lambda folder: [base.kernel_version(pathlib.Path(folder)) or sys.exit(1)],
     "subject": lambda name: [base.find(name).subject()],
     "note": note,
     "archive": lambda label: [debian.archive(label)],
@@ -77,12 +55,10 @@ QUESTIONS = {
     "release": lambda version: [debian.release(version)],
     "apt-lines": debian.apt_lines,
     "lock": lock,
-    "fetch": fetch,
     "private-apt": private_apt,
     "apt-download": apt_download,
     "selftests": build_selftests,
     "progress": progress,
-    "checkpatch": checkpatch,
 }
 
 

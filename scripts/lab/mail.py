@@ -59,7 +59,7 @@ class Tree:
         """Whether it succeeds, as "git diff --quiet" if nothing differs."""
         return subprocess.call(["git", *command], cwd=self.folder, env=self.environment, **keywords) == 0
 
-    def dated(self, patch: pathlib.Path) -> bytes:
+    def dated(self, patch: bytes) -> bytes:
         """A patch as a mail of that time."""
-        first, rest = patch.read_bytes().split(b"\n", 1)
+        first, rest = patch.split(b"\n", 1)
         return b"%s\nDate: %s\n%s" % (first, self.date.encode(), rest)

@@ -142,5 +142,5 @@ fake_sets() {
 
 @test "upstream: it is for the newest base alone" {
 	run "$SCRIPTS/upstream" 6.1
-	one_line "usage: upstream"
+	one_line "usage: upstream *"
 }
