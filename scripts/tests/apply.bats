@@ -191,6 +191,8 @@ exec /usr/bin/rsync "$@"'
 			TMPDIR=$T run "$SCRIPTS/apply" "$T/less" "$T/tree" "$T/dest"
 			rm "$T/kill"
 			[ "$status" -eq 137 ]
+			# It was not killed, and would write into the next run's copy.
+			while pgrep -f "rsync .*$T/dest" >/dev/null; do sleep 0.1; done
 		else
 			killed_at "${place%:*}" "${place#*:}" "$T/less" "$T/tree" "$T/dest"
 		fi
