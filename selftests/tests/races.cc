@@ -100,14 +100,14 @@ TEST("races.detach.sigtrap", "C6", "a hit that races with a detach raises SIGTRA
 
 /*
  * Opening an event on a running task sends an IPI that schedules out the other events of the task
- * for a moment, and that may be handled before the irq_work of a hit. A slow program makes it
- * likely that both are pending.
+ * for a moment, and that may be handled before the irq_work of a hit. The other event is opened
+ * while the program runs, so that both are pending after it.
  */
 TEST("races.opened.sigtrap", "C6",
      "a hit that uses up the limit raises SIGTRAP while another event is opened on the task")
 {
 	constexpr uint64_t RACES = 20'000;
-	constexpr int SECONDS = 4, BLOCKS = 4;
+	constexpr int SECONDS = 9, BLOCKS = 4;
 	static const char block[FILTER_BLOCK] = {};
 	const int there = two_cpus().there;
 	const pid_t tid = gettid();
@@ -115,23 +115,32 @@ TEST("races.opened.sigtrap", "C6",
 	Signals signals({ SIGTRAP });
 	Event event(with_sigtrap(breakpoint(hit)));
 	Filter filter(Program::WORKS);
-	uint64_t hits = 0, lost = 0, opened;
+	uint64_t hits = 0, lost = 0;
+	std::atomic<uint64_t> opened = 0;
 
 	others.disabled = 0;
 	filter.returns(1);
 	filter.works(block, BLOCKS);
 	event.must_attach(filter);
 	{
-		Meanwhile opening(there, [&](uint64_t) { open_event(others, tid); });
+		uint64_t seen = 0;
+		Meanwhile opening(there, [&](uint64_t) {
+			const uint64_t runs = filter.runs();
+
+			if (runs == seen)
+				return;
+			seen = runs;
+			open_event(others, tid);
+			opened++;
+		});
 
 		for (Bound bound(SECONDS, RACES); !lost && !bound.reached(hits); hits++) {
 			event.must_refresh(1);
 			lost = signals_missed(SIGTRAP, 1);
 			hit(0); /* Not counted, because the event is off. */
 		}
-		opened = opening.rounds();
 	}
-	note("%lu of %lu hits lost, %lu events opened", lost, hits, opened);
+	note("%lu of %lu hits lost, %lu events opened", lost, hits, opened.load());
 	EXPECT_EQ(lost, 0, "hits lost");
 	if (!lost)
 		EXPECT_GE(opened, MEETINGS, "events opened meanwhile");
@@ -245,11 +254,13 @@ TEST("races.disabled.limit", "C10",
 
 /*
  * A hit uses up the limit, and another CPU sees its sample before the event is disabled. The
- * REFRESH or ENABLE on that CPU must take effect: the next hit must be counted.
+ * REFRESH or ENABLE on that CPU must take effect: the next hit must be counted. A second event
+ * on the same address, whose program is slow, delays the irq_work that disables the first.
  */
 static void check_turned_on_elsewhere(bool by_refresh)
 {
-	constexpr int SECONDS = 9; /* two busy vCPUs take turns, and make few hits */
+	constexpr int SECONDS = 9, BLOCKS = 4;
+	static const char block[FILTER_BLOCK] = {};
 	const Bound bound(SECONDS, 100'000);
 	const std::vector<int> cpus = usable_cpus();
 	std::atomic<uint64_t> turned_on = 0;
@@ -259,7 +270,8 @@ static void check_turned_on_elsewhere(bool by_refresh)
 		unavailable("the test needs two CPUs");
 	run_on(cpus[0]);
 
-	Event event(breakpoint(hit));
+	Event event(breakpoint(hit)), slow(breakpoint(hit));
+	Filter filter(Program::WORKS);
 	Ring ring(event);
 	uint64_t seen = 0;
 	Meanwhile other(cpus[1], [&](uint64_t) {
@@ -285,7 +297,11 @@ static void check_turned_on_elsewhere(bool by_refresh)
 			;
 	};
 
+	filter.works(block, BLOCKS);
+	slow.must_attach(filter);
+	/* A hit reaches the events in the order in which they have been enabled. */
 	event.must_refresh(1);
+	slow.enable();
 	while (counted == hits && !bound.reached(hits)) {
 		hit_and_wait();
 		/* After ENABLE the event has no limit. */

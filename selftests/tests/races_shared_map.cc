@@ -245,7 +245,7 @@ static void check_shared(const Shared &shared)
 {
 	constexpr uint64_t ENOUGH = 100'000;
 	constexpr uint64_t ENOUGH_MEETINGS = 20;
-	constexpr double SECONDS = 4;
+	constexpr double SECONDS = 9;
 	const int cpu = usable_cpus().front();
 	Sharing program(shared.name);
 	std::atomic<bool> stop = false;
