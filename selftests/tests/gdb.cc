@@ -4,6 +4,7 @@
  * emulated, so a session tries several things. A script says "mark ..." where it has stopped;
  * what it says must be exactly what the test expects.
  */
+#include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -28,7 +29,8 @@ namespace {
 #define STACK_POINTER "$x29"
 #endif
 
-constexpr int SECONDS = 240; /* for a session, on an emulated CPU with a debug kernel */
+/* For a session, on an emulated CPU with a debug kernel; and for telling why it has not ended. */
+constexpr int SECONDS = 220, SECONDS_TO_TELL = 20;
 
 /* A file that is built beside this program. */
 std::string beside_us(const char *name)
@@ -53,6 +55,8 @@ public:
 	explicit Gdb(const std::string &script, const std::string &arguments = "",
 		     bool with_rights = true)
 		: output_(O_CLOEXEC)
+		, packets_(memfd_create("packets", 0))
+		, end_(seconds_now() + SECONDS)
 		, gdb_([&] { return exec(script, arguments, with_rights); })
 	{
 		output_.in.close();
@@ -63,11 +67,23 @@ public:
 	bool await(const std::string &text)
 	{
 		char buffer[4096];
-		ssize_t n;
 
-		while (said_.find(text) == said_.npos &&
-		       (n = read(output_.out.get(), buffer, sizeof(buffer))) > 0)
+		while (said_.find(text) == said_.npos) {
+			pollfd more = { output_.out.get(), POLLIN, 0 };
+			const double left = std::max(end_ - seconds_now(), 0.0);
+			const int ready = poll(&more, 1, static_cast<int>(left * 1000));
+
+			if (!ready)
+				hangs();
+			if (ready < 0 && errno == EINTR)
+				continue;
+
+			const ssize_t n = read(output_.out.get(), buffer, sizeof(buffer));
+
+			if (n <= 0)
+				break;
 			said_.append(buffer, n);
+		}
 		return said_.find(text) != said_.npos;
 	}
 	/* All that gdb, gdbserver and the tracee have said. */
@@ -129,21 +145,39 @@ public:
 			times++;
 		return times;
 	}
-	void show()
+	void show() const { note_lines(said_); }
+
+private:
+	static void note_lines(const std::string &text)
 	{
-		for (size_t at = 0, end; at < said().size(); at = end + 1) {
-			end = std::min(said_.find('\n', at), said_.size());
-			note("%s", said_.substr(at, end - at).c_str());
+		for (size_t at = 0, end; at < text.size(); at = end + 1) {
+			end = std::min(text.find('\n', at), text.size());
+			note("%s", text.substr(at, end - at).c_str());
 		}
 	}
 
-private:
+	[[noreturn]] void hangs() const
+	{
+		char packets[4096];
+		const off_t size = lseek(packets_.get(), 0, SEEK_END);
+		const ssize_t n = pread(packets_.get(), packets, sizeof(packets),
+					std::max(size - off_t(sizeof(packets)), off_t(0)));
+
+		show();
+		note("the last packets of gdb and its target:");
+		note_lines(std::string(packets, std::max<ssize_t>(n, 0)));
+		fail("expected gdb's session to end within %d s, got none", SECONDS);
+	}
+
 	int exec(const std::string &script, const std::string &arguments, bool with_rights)
 	{
 		const int file = memfd_create("script", 0);
 		const std::string tracee = beside_us("perf_bpf_gdb_tracee"),
 				  text = "set confirm off\nset pagination off\nset width 0\n"
 					 "set sysroot /\nset breakpoint pending on\n"
+					 "set remotelogfile /proc/self/fd/" +
+					 std::to_string(packets_.get()) +
+					 "\n"
 					 "file " +
 					 tracee + "\nset remote exec-file " + tracee +
 					 "\ntarget extended-remote | " + beside_us("perf_bpf_gdb") +
@@ -161,6 +195,8 @@ private:
 	}
 
 	Pipe output_;
+	Fd packets_;
+	double end_;
 	std::string said_;
 	Child gdb_;
 };
@@ -175,7 +211,7 @@ void add_session(const char *name, const char *says, void (*check)())
 					   unavailable((std::string("no ") + command).c_str());
 			   check();
 		   },
-		   SECONDS });
+		   SECONDS + SECONDS_TO_TELL });
 }
 
 /*
