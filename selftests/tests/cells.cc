@@ -395,6 +395,7 @@ struct Moment {
 	bool limits = false;
 	/* The same if a limit has stopped the event before. */
 	uint64_t revived = 0;
+	bool reattaches = false; /* the second half of the hits has a program that rejects */
 };
 
 const Moment moments[] = {
@@ -423,7 +424,8 @@ const Moment moments[] = {
 			  return;
 		  link.close();
 		  event.must_attach(again);
-	  } },
+	  },
+	  false, false, HITS / 2, false, 0, true },
 	{ "hotplug", "the CPU going offline and coming back",
 	  [](Event &, Fd &, bool) {
 		  run_on(usable_cpus().front());
@@ -467,9 +469,7 @@ void check_moment(const Effect &effect, const Moment &moment)
 	subject.halfway = [&](Event &event, Fd &link) {
 		moment.happens(event, link, setup.sigtrap);
 	};
-	const bool reattaches = std::string(moment.name) == "reattach";
-
-	if ((moment.detaches || reattaches) && !filter.can_link())
+	if ((moment.detaches || moment.reattaches) && !filter.can_link())
 		unavailable("a program that is attached by ioctl cannot be detached (before 5.15)");
 	if (moment.on_cpu) {
 		if (usable_cpus().size() < 2)
@@ -485,8 +485,7 @@ void check_moment(const Effect &effect, const Moment &moment)
 		       rejected = measure(rejects);
 
 	check_bare(effect, moment, bare);
-	/* The program that is attached then rejects. */
-	if (reattaches)
+	if (moment.reattaches)
 		EXPECT_VALUE(accepted.*effect.seen, std::min(effect.accepted_seen, HITS / 2),
 			     "until the second attachment");
 	else
