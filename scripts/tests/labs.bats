@@ -110,7 +110,7 @@ reads() {
 	one_line "read: log: splat: WARNING: CPU: 1 *"
 }
 
-@test "labs: who has not the key cannot say how the run ended" {
+@test "labs: without the key no end of a run is believed" {
 	for end in "lab: exit 0 $(printf %064d 0)" "lab: exit 0" "lab: exit" "lab: exit x y" \
 		"$(signed 1 | sed 's/exit 1/exit 0/')"; do
 		ran "$GREEN"

@@ -119,7 +119,7 @@ END
 	[ "$(readelf -SW "$T/out/core.o" | awk '$2 ~ /__jump_table/ || $3 == "__jump_table" { print $7 }')" = 000010 ]
 }
 
-@test "livepatch: what is not traced is copied, who calls it replaced" {
+@test "livepatch: functions that cannot be traced are copied, and their callers replaced" {
 	kernel
 	cut -DUNTRACED=+1
 	[ "$status" -eq 0 ]

@@ -107,7 +107,7 @@ measured() {
 	ARCH=arm64 run "$SCRIPTS/matrix"
 	[[ $output == *"matrix: 6.1 arm64 is left out: no results; make verify BASE=6.1 ARCH=arm64 measures it"* ]]
 	[[ $output == *"matrix: 6.18 arm64 is left out: patches/expect/linux-6.18/stock-fails.arm64 does not exist, "* ]]
-	# None is dropped without a word, and who asks for one base hears of that one alone.
+	# Each base that is left out is named, unless one base was asked for.
 	[ "$(grep -c "^matrix: [0-9.]* arm64 is left out: " <<<"$output")" -eq "$(cat "$SCRIPTS"/../patches/linux-*/series | grep -c "^# BASE")" ]
 	run "$SCRIPTS/matrix" 6.1
 	[[ $output != *"left out"* ]]
