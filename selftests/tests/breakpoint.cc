@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* C1, C2 and C3 for all kinds of breakpoints that x86 has: execute, write and read-write. */
+/* C1, C2 and C3 for all kinds of breakpoints of x86, execute, write and read-write; C4. */
 #include "tests/common.h"
 
 namespace {
@@ -129,4 +129,21 @@ TEST("breakpoint.w4.by_address", "C1",
 	EXPECT_EQ(wanted_ring.samples_at(&word[0]), HITS, "samples of the wanted word");
 	EXPECT_EQ(unwanted_ring.samples(), 0, "samples of the adjacent word");
 	EXPECT_EQ(Signals::count(SETSIG), HITS, "signals");
+}
+
+TEST("breakpoint.no_throttle", "C4", "a lone breakpoint is not throttled, however often it is hit")
+{
+	constexpr uint64_t MANY = 20000;
+	Filter filter;
+	Event event(breakpoint(hit));
+	Ring ring(event);
+
+	event.enable(filter);
+	for (uint64_t i = 0; i < MANY; i++)
+		hit(i);
+	ring.drain();
+	expect_hits(event, filter, MANY);
+	EXPECT_EQ(ring.records(PERF_RECORD_THROTTLE), 0, "PERF_RECORD_THROTTLE records");
+	EXPECT_EQ(ring.records(PERF_RECORD_UNTHROTTLE), 0, "PERF_RECORD_UNTHROTTLE records");
+	EXPECT_EQ(ring.samples(), 0, "samples");
 }

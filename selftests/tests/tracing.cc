@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What must not change: tracing programs (C5), throttling (C4) and ptrace (C12). Also, tracing
- * events that were stopped count again (C10).
+ * Programs on tracepoints, kprobes and uprobes, which do not change (C5). Their events count again
+ * after they were stopped (C10).
  */
 #include <bpf/bpf.h>
 #include <fcntl.h>
@@ -178,7 +178,7 @@ static void check_tracing(const Tracing &tracing, bool accept)
 
 static const bool added = [] {
 	for (const Tracing &t : tracings) {
-		std::string name = std::string("others.") + t.name, what = t.name;
+		std::string name = std::string("tracing.") + t.name, what = t.name;
 
 		add_test({ name + ".rejected", "C5",
 			   "a " + what + " program that rejects filters hits and runs once per hit",
@@ -204,7 +204,7 @@ static void check_limit_revives(const Tracing &tracing)
 
 static const bool added_stopped = [] {
 	for (const Tracing &t : tracings) {
-		std::string name = std::string("others.") + t.name, what = t.name;
+		std::string name = std::string("tracing.") + t.name, what = t.name;
 
 		add_test({ name + ".limit_revives", "C10",
 			   "REFRESH re-enables a " + what + " event that has used up its limit",
@@ -219,7 +219,7 @@ static const bool added_stopped = [] {
 }();
 
 /* A raw tracepoint program has no event. There is also an event on the same tracepoint. */
-TEST("others.raw_tracepoint", "C5",
+TEST("tracing.raw_tracepoint", "C5",
      "a raw tracepoint program and the program of a tracepoint event each run once per hit")
 {
 	Filter filter(Program::ON_TRACEPOINT), raw(Program::ON_RAW_TRACEPOINT);
@@ -248,7 +248,7 @@ TEST("others.raw_tracepoint", "C5",
  * A uprobe is inserted into the memory of the task for which its event was opened. If the parent
  * exits with the context of its child, it must not remove the uprobe from the child.
  */
-TEST("others.uprobe.inherited", "C3",
+TEST("tracing.uprobe.inherited", "C3",
      "an inherited uprobe event counts in the child after its parent has exited")
 {
 	run_on(usable_cpus().front());
@@ -268,7 +268,7 @@ TEST("others.uprobe.inherited", "C3",
 	}
 }
 
-TEST("others.uprobe_on_breakpoint", "C5",
+TEST("tracing.uprobe_on_breakpoint", "C5",
      "a uprobe and a breakpoint on one function each follow their own program")
 {
 	for (bool breakpoint_accepts : { false, true }) {
@@ -311,7 +311,7 @@ void branch_2();
 }
 
 /* The kernel emulates the branch. Its step over the breakpoint must end at the branch target. */
-TEST("others.uprobe_on_branch", "C13",
+TEST("tracing.uprobe_on_branch", "C13",
      "a breakpoint at the target of a branch that a uprobe emulates is hit")
 {
 	if (!HITS_BEHIND_EMULATED)
@@ -328,7 +328,7 @@ TEST("others.uprobe_on_branch", "C13",
 	EXPECT_EQ(to.count(), HITS, "hits of the breakpoint at the target");
 }
 
-TEST("others.wrong_type", "C5",
+TEST("tracing.wrong_type", "C5",
      "attaching a program of another type to a tracing event fails with EINVAL")
 {
 	const struct {
@@ -349,7 +349,7 @@ TEST("others.wrong_type", "C5",
 	}
 }
 
-TEST("others.tracepoint_child_exit", "C5",
+TEST("tracing.tracepoint_child_exit", "C5",
      "an exiting child does not detach its parent's tracepoint program")
 {
 	/*
@@ -384,7 +384,7 @@ static int query(const Event &event, __u32 &id)
 }
 
 /* The kprobe is in a kernel function that the program on the breakpoint calls to read its event. */
-TEST("others.kprobe.nested", "C5",
+TEST("tracing.kprobe.nested", "C5",
      "a kprobe program does not run inside another BPF program, and its hit is filtered out")
 {
 	const perf_event_attr in_program = kprobe_on("perf_event_read_local");
@@ -435,15 +435,15 @@ static void check_kprobe_in_bpf()
 	EXPECT_EQ(probe.count(), HITS, "hits of the kprobe, whose misses are filtered out");
 }
 
-TEST_OF("others.kprobe.in_bpf", "C5",
+TEST_OF("tracing.kprobe.in_bpf", "C5",
 	"a kprobe program does not run while its task is in bpf(), and its hit is filtered out",
 	check_kprobe_in_bpf())
 
-TEST_OF("others.kprobe.in_bpf.thread", "C5",
+TEST_OF("tracing.kprobe.in_bpf.thread", "C5",
 	"a kprobe program does not run while its thread is in bpf(), although the first one is not",
 	std::thread(check_kprobe_in_bpf).join())
 
-TEST("others.query", "C5",
+TEST("tracing.query", "C5",
      "BPF_TASK_FD_QUERY returns the program of a tracepoint event, and EOPNOTSUPP for a breakpoint")
 {
 	Filter tracing(Program::ON_TRACEPOINT), filter;
@@ -460,7 +460,7 @@ TEST("others.query", "C5",
 	EXPECT_ERRNO(query(on_hit, id), EOPNOTSUPP, "querying a breakpoint");
 }
 
-TEST("others.tracepoint_gone", "C8", "a tracepoint program is freed with its event or its link")
+TEST("tracing.tracepoint_gone", "C8", "a tracepoint program is freed with its event or its link")
 {
 	for (bool by_link : { false, true }) {
 		__u32 id = 0;
@@ -479,7 +479,7 @@ TEST("others.tracepoint_gone", "C8", "a tracepoint program is freed with its eve
 	}
 }
 
-TEST("others.tracepoint_detach", "C5",
+TEST("tracing.tracepoint_detach", "C5",
      "closing the link detaches a tracepoint program, and no concurrent hit is lost")
 {
 	constexpr uint64_t BATCHES = 200;
@@ -518,189 +518,3 @@ TEST("others.tracepoint_detach", "C5",
 	EXPECT_EQ(lost, 0, "hits lost");
 	EXPECT_EQ(event.count(), (1 + BATCHES) * HITS, "hits counted");
 }
-
-TEST("others.no_throttle", "C4", "a lone breakpoint is not throttled, however often it is hit")
-{
-	constexpr uint64_t MANY = 20000;
-	Filter filter;
-	Event event(breakpoint(hit));
-	Ring ring(event);
-
-	event.enable(filter);
-	for (uint64_t i = 0; i < MANY; i++)
-		hit(i);
-	ring.drain();
-	expect_hits(event, filter, MANY);
-	EXPECT_EQ(ring.records(PERF_RECORD_THROTTLE), 0, "PERF_RECORD_THROTTLE records");
-	EXPECT_EQ(ring.records(PERF_RECORD_UNTHROTTLE), 0, "PERF_RECORD_UNTHROTTLE records");
-	EXPECT_EQ(ring.samples(), 0, "samples");
-}
-
-static int hit_both()
-{
-	for (uint64_t i = 0; i < HITS; i++) {
-		hit(i);
-		hit_other(i);
-	}
-	return 0;
-}
-
-/*
- * Single-steps a tracee to its end. Returns the pc after each step, and in @runs the program's
- * runs.
- */
-static std::vector<uint64_t> steps(bool attached, uint64_t *runs)
-{
-	std::vector<uint64_t> stops;
-	Filter filter;
-	Tracee tracee(hit_both);
-	Event event(breakpoint(hit), tracee.pid());
-
-	if (attached)
-		event.must_attach(filter);
-	event.enable();
-	while (tracee.resume(PTRACE_SINGLESTEP))
-		stops.push_back(tracee.pc());
-	*runs = filter.runs();
-	EXPECT_EQ(event.count(), HITS, "hits counted");
-	return stops;
-}
-
-TEST("others.singlestep", "C12",
-     "single steps pass a filtered breakpoint exactly as an unfiltered one")
-{
-	uint64_t no_runs, runs;
-	std::vector<uint64_t> bare = steps(false, &no_runs), filtered = steps(true, &runs);
-
-	EXPECT_EQ(filtered.size(), bare.size(), "single steps to the end");
-	EXPECT_TRUE(filtered == bare, "the steps are the same");
-	EXPECT_EQ(std::count(bare.begin(), bare.end(), reinterpret_cast<uintptr_t>(hit)), HITS,
-		  "steps that stop at the breakpoint");
-	EXPECT_EQ(runs, HITS, "runs of the program");
-}
-
-#ifdef __x86_64__
-static unsigned long debug_register(int n)
-{
-	return offsetof(struct user, u_debugreg) + n * sizeof(long);
-}
-
-/* Sets a breakpoint of ptrace, like gdb's hardware breakpoints and watchpoints. */
-static void set_debug_register(pid_t pid, const volatile void *addr, unsigned long dr7)
-{
-	if (ptrace(PTRACE_POKEUSER, pid, debug_register(0), addr) ||
-	    ptrace(PTRACE_POKEUSER, pid, debug_register(7), dr7))
-		setup_failed("PTRACE_POKEUSER u_debugreg", errno);
-}
-
-static volatile uint64_t watched, next_word;
-
-static int hit_and_write()
-{
-	for (uint64_t i = 0; i < HITS; i++) {
-		hit(i);
-		watched = i;
-		next_word = i; /* for QEMU's TCG, see breakpoint.cc */
-	}
-	return 0;
-}
-
-static constexpr unsigned long DR7_EXECUTE = 0x1, DR7_WRITE_8 = 0x90001, DR6_TRAP_0 = 1;
-
-/* ptrace must stop its tracee at its own breakpoint, and not at hits that the program rejects. */
-static const struct Ptraced {
-	const char *name, *says;
-	int (*body)();
-	const volatile void *addr;
-	unsigned long dr7;
-} ptraced[] = {
-	{ "ptrace", "a ptrace breakpoint stops its tracee, which also hits a filtered breakpoint",
-	  hit_both, reinterpret_cast<const void *>(hit_other), DR7_EXECUTE },
-	{ "ptrace_same", "a ptrace breakpoint stops its tracee at the address of a filtered one",
-	  hit_both, reinterpret_cast<const void *>(hit), DR7_EXECUTE },
-	{ "ptrace_watch",
-	  "a ptrace watchpoint stops its tracee, which also hits a filtered breakpoint",
-	  hit_and_write, &watched, DR7_WRITE_8 },
-};
-
-static void check_ptraced(const Ptraced &p)
-{
-	Filter filter;
-	Tracee tracee(p.body);
-
-	set_debug_register(tracee.pid(), p.addr, p.dr7);
-
-	Event event(breakpoint(hit), tracee.pid());
-	Ring ring(event);
-	uint64_t stops = 0;
-
-	event.enable(filter);
-	while (tracee.resume(PTRACE_CONT))
-		stops += tracee.has_stopped_by(SIGTRAP) &&
-			 ptrace(PTRACE_PEEKUSER, tracee.pid(), debug_register(6), nullptr) &
-				 DR6_TRAP_0;
-	ring.drain();
-	EXPECT_STATUS(tracee.status(), 0, "the tracee");
-	EXPECT_EQ(stops, HITS, "stops at ptrace's breakpoint");
-	EXPECT_EQ(event.count(), HITS, "hits of the filtered breakpoint");
-	EXPECT_EQ(filter.runs(), HITS, "runs of the program");
-	EXPECT_EQ(ring.samples(), 0, "samples");
-}
-
-static void check_gdb()
-{
-	static volatile uint64_t go;
-	Filter filter;
-	Child victim([] {
-		while (!go)
-			usleep(1000);
-		for (uint64_t i = 1; i <= HITS; i++) {
-			hit(i);
-			watched = i; /* a different value, because gdb counts only changes */
-			next_word = i;
-		}
-		return 0;
-	});
-	Event event(breakpoint(hit), victim.pid());
-	std::string said;
-	char line[256];
-
-	if (system("command -v gdb >/dev/null"))
-		unavailable("gdb is not installed");
-	event.enable(filter);
-	snprintf(line, sizeof(line),
-		 "gdb -nx -readnever -batch -p %d -ex 'watch *(long *)%p' -ex 'ignore 1 1000' "
-		 "-ex 'set *(long *)%p = 1' -ex continue -ex 'info breakpoints' 2>&1",
-		 victim.pid(), const_cast<uint64_t *>(&watched), const_cast<uint64_t *>(&go));
-
-	FILE *gdb = popen(line, "r");
-
-	if (!gdb)
-		setup_failed("popen gdb", errno);
-	while (fgets(line, sizeof(line), gdb))
-		said += line;
-	pclose(gdb);
-
-	std::string hits = "already hit " + std::to_string(HITS) + " times";
-
-	EXPECT_TRUE(said.find("hw watchpoint") != said.npos, "gdb has a hardware watchpoint");
-	EXPECT_TRUE(said.find(hits) != said.npos, "gdb saw every change");
-	EXPECT_EQ(event.count(), HITS, "hits of the filtered breakpoint");
-	EXPECT_EQ(filter.runs(), HITS, "runs of the program");
-}
-
-static const bool added_debuggers = [] {
-	/*
-	 * With KASAN gdb takes 40 s to start, because it reads all files over 9p. It is given
-	 * addresses so that it need not read debug information.
-	 */
-	add_test({ "others.gdb", "C12",
-		   "a gdb watchpoint sees every change in a task that also hits a filtered "
-		   "breakpoint",
-		   check_gdb, 120 });
-	for (const Ptraced &p : ptraced)
-		add_test({ std::string("others.") + p.name, "C12", p.says,
-			   [&p] { check_ptraced(p); } });
-	return true;
-}();
-#endif
