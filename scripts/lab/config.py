@@ -6,7 +6,7 @@
   # Bases: X.Y...      which it is for, if not for all
   # Boot: OPTION...    of scripts/boot, for such a kernel
   # Packages: NAME...  what its build takes that is not installed for every verb
-  # Apart: PATTERN     tests that end its checks, and are run in a separate boot
+  # Apart: PATTERN     tests that make the debug tool turn itself off; they run in a separate boot
 
 For kernels of one architecture "Bases arm64:" is said instead, and "Boot x86:" besides.
 """
