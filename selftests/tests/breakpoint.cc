@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* C1, C2 and C3 for all kinds of breakpoints of x86, execute, write and read-write; C4. */
+/*
+ * C1, C2 and C3 for each kind and length of breakpoint: execute, write, and read or write. C4: a
+ * lone breakpoint is never throttled.
+ */
 #include "tests/common.h"
 
 namespace {
