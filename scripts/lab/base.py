@@ -215,10 +215,16 @@ class Base(Series):
         die(f"no such mutant: {name} (see {TOP}/patches/mutants)")
 
     def equivalent(self):
-        """Lines of "STATEMENT | CHANGE | WHY": changes to the series that no test notices."""
+        """Changes to the series that no test notices. A generated mutant is a key, with the indented lines below it
+        as the reason. What was tried by hand is a key "STATEMENT | CHANGE | WHY" without a value."""
         path = self.broken / "equivalent"
-        lines = path.read_text().splitlines() if path.is_file() else []
-        return [line for line in lines if line and not line.startswith("#")]
+        found: typing.List[typing.List[str]] = []
+        for line in path.read_text().splitlines() if path.is_file() else []:
+            if line[:1].isspace() and found:
+                found[-1].append(line.strip())
+            elif line and not line.startswith("#"):
+                found.append([line])
+        return {first: " ".join(rest) for first, *rest in found}
 
     def subject(self):
         """What a verdict is about, as a number: what the patches change, the tests, the configuration."""
