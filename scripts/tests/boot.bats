@@ -369,12 +369,17 @@ outcome_is() {
 }
 
 @test "boot: nothing that a program writes to the console hides a splat" {
+	splats=('BUG: kernel NULL pointer dereference, address: 0' 'WARNING: CPU: 1 PID: 7 at kernel/events/core.c:1 f+0x1/0x2'
+		'kernel BUG at kernel/events/core.c:1!' 'UBSAN: shift-out-of-bounds in a.c:1:1' 'Oops: 0000 [#1] PREEMPT SMP')
 	for before in 'x' 'a_' '\033[' '\033[3' '\033]0;' '\r' '\0' '\377\376' '\303' 'BUG_ON ' 'please report a bug ' \
 		'perf_bpf_filter: test a ' "$(seq -s ' ' 2000 | tr -d '\n')" "$(printf '%4095s' '')"; do
-		for splat in 'BUG: kernel NULL pointer dereference, address: 0' 'WARNING: CPU: 1 PID: 7 at kernel/events/core.c:1 f+0x1/0x2' \
-			'kernel BUG at kernel/events/core.c:1!' 'UBSAN: shift-out-of-bounds in a.c:1:1' 'Oops: 0000 [#1] PREEMPT SMP'; do
-			FAKE_CONSOLE="$before$splat" boots 'up; printf "$FAKE_CONSOLE\r\n" >>"$console"; echo "exit 0" >"$verdict"'
-			outcome_is splat 13
+		FAKE_CONSOLE=
+		for splat in "${splats[@]}"; do FAKE_CONSOLE+="$before$splat\\r\\n"; done
+		export FAKE_CONSOLE
+		boots 'up; printf "$FAKE_CONSOLE" >>"$console"; echo "exit 0" >"$verdict"'
+		outcome_is splat 13
+		for splat in "${splats[@]}"; do
+			grep -F "boot: kernel splat" <<<"$output" | grep -qF "$splat" || { echo "hidden by '$before': $splat"; false; }
 		done
 	done
 }
