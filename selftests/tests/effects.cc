@@ -230,15 +230,16 @@ private:
 	Child child_;
 };
 
-static uint64_t wakeups_of_a_sleeper(Verdict verdict)
+static uint64_t wakeups_of_a_sleeper(const perf_event_attr &attr, bool async, Verdict verdict)
 {
 	Filter filter;
 	Signals signals({ SIGIO });
-	Event event(breakpoint(hit));
+	Event event(attr);
 	Ring ring(event);
 	uint64_t wakeups = 0;
 
-	event.async();
+	if (async)
+		event.async();
 	filter.returns(verdict.returns);
 	if (verdict.attached)
 		event.must_attach(filter);
@@ -261,12 +262,28 @@ static uint64_t wakeups_of_a_sleeper(Verdict verdict)
 TEST("effects.sleeper.rejected", "C1",
      "a task that sleeps in poll() on an O_ASYNC event does not wake up for rejected hits")
 {
-	EXPECT_EQ(wakeups_of_a_sleeper(rejects), 0, "wakeups of the sleeper");
+	EXPECT_EQ(wakeups_of_a_sleeper(breakpoint(hit), true, rejects), 0,
+		  "wakeups of the sleeper");
 }
 
 TEST("effects.sleeper.accepted", "C2",
      "a task that sleeps in poll() wakes up once for each accepted hit")
 {
-	EXPECT_EQ(wakeups_of_a_sleeper(no_program), HITS, "wakeups without a program");
-	EXPECT_EQ(wakeups_of_a_sleeper({ true, 1 }), HITS, "wakeups with a program");
+	EXPECT_EQ(wakeups_of_a_sleeper(breakpoint(hit), true, no_program), HITS,
+		  "wakeups without a program");
+	EXPECT_EQ(wakeups_of_a_sleeper(breakpoint(hit), true, { true, 1 }), HITS,
+		  "wakeups with a program");
+}
+
+TEST("effects.sleeper.wakeup_events", "C2",
+     "with wakeup_events of N, a task that sleeps in poll() wakes up for every Nth accepted hit")
+{
+	constexpr uint64_t WAKE_AFTER = 4;
+	perf_event_attr attr = breakpoint(hit);
+
+	attr.wakeup_events = WAKE_AFTER;
+	EXPECT_EQ(wakeups_of_a_sleeper(attr, false, no_program), HITS / WAKE_AFTER,
+		  "wakeups without a program");
+	EXPECT_EQ(wakeups_of_a_sleeper(attr, false, { true, 1 }), HITS / WAKE_AFTER,
+		  "wakeups with a program");
 }
