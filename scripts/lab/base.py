@@ -305,7 +305,7 @@ def by_default(tests):
 
 
 class Mutant:
-    """A patch on top of the series that breaks one rule. Its message says how that shows:
+    """A patch on top of the series, or of selftests/, that breaks one rule. Its message says how that shows:
 
     Fails: NAME...            tests (or globs) which must fail, all of them; of oops.* the kernel dies
     Config: CONFIG            it is built with that file of scripts/configs
@@ -326,6 +326,7 @@ class Mutant:
         self.runs = found.get("Runs", "").split()
         self.config, _, self.splat = found.get("Splat", "").partition(": ")
         self.config = found.get("Config", self.config)
+        self.of_selftests = bool(re.search(r"^\+\+\+ b/selftests/", text, re.M))
         self.costs, self.without, self.arch = found.get("Costs"), found.get("Without"), found.get("Arch", "x86")
         if not (self.fails or self.runs or self.costs):
             die(f"{path}: no 'Fails:', 'Runs:' or 'Costs:' line")

@@ -205,12 +205,12 @@ def fetch(base):
     return Work(base, pathlib.Path(say(SCRIPTS / "fetch", base.name, *([version] if version else []))))
 
 
-def build_selftests(stock, folder):
+def build_selftests(stock, folder, source=TOP / "selftests"):
     """For that kernel, into selftests/ of a folder; those of another architecture beside it."""
     log, out = folder / f"selftests{ARCH.suffix}.log", folder / f"selftests{ARCH.suffix}"
     ARCH.prepare()
     with making(out), open(log, "wb") as output:
-        code = subprocess.run(["make", f"-j{os.cpu_count()}", "-C", TOP / "selftests", f"KSRC={stock}", f"OUT={out}",
+        code = subprocess.run(["make", f"-j{os.cpu_count()}", "-C", source, f"KSRC={stock}", f"OUT={out}",
                                *ARCH.make()],
                               env=os.environ | ARCH.environment(), stdout=output, stderr=output,
                               pass_fds=held).returncode

@@ -167,6 +167,26 @@ told() {
 	told 1..2 "ok 1 mutant dies: killed, the kernel crashed: oops.*" "ok 2 mutant killed: killed by 2 tests: t.a t.b"
 }
 
+@test "mutants: one of selftests/ runs from a patched copy, on the kernel with the series" {
+	prepare 'grep -q line30_two $image && [[ $image == */patched/* ]] || exit
+		read -r suite tests <"${verdict%/*}/command"
+		[[ $suite == */mutants/tool/selftests/perf_bpf_filter ]] && [ "$tests" = t.a ] || exit
+		grep -qx "broken();" "${verdict%/*}/source/selftests/gdb/main.cc" && results -t.a'
+	mkdir -p "$mutants/linux-6.1" "$T/top/selftests/gdb"
+	echo 'works();' >"$T/top/selftests/gdb/main.cc"
+	printf '%s\n' "C1: broken." "" "Fails: t.a" "" "--- a/selftests/gdb/main.cc" "+++ b/selftests/gdb/main.cc" \
+		"@@ -1 +1 @@" "-works();" "+broken();" >"$mutants/linux-6.1/tool.patch"
+	verb mutants 6.1
+	[ "$status" -eq 0 ]
+	told 1..1 "ok 1 mutant tool: killed by 1 tests: t.a"
+	[ "$(cat "$T/top/selftests/gdb/main.cc")" = "works();" ]
+	[ ! -e "$work/mutants/tool/selftests" ]
+	echo 'other();' >"$T/top/selftests/gdb/main.cc"
+	verb mutants 6.1 tool
+	[ "$status" -eq 1 ]
+	[[ $output == *"mutants: tool: "*FAILED* ]]
+}
+
 @test "try: builds what changed, and runs the tests that match" {
 	prepare 'cat "${verdict%/*}/command" >>"$output"; grep -q line30_two $image && results +t.a'
 	verb try 6.1 't.*' other
