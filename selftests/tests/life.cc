@@ -15,6 +15,7 @@
 #include <optional>
 #include <thread>
 
+#include "lib/clock.h"
 #include "lib/gate.h"
 #include "lib/mount.h"
 #include "lib/program.h"
@@ -651,6 +652,40 @@ TEST("life.exit", "C6",
 	link.close();
 	EXPECT_ERRNO(event.attach(filter), 0, "attaching once more");
 	EXPECT_EQ(event.count(), HITS, "hits counted at the end");
+}
+
+TEST("life.exit.wakeup", "C2",
+     "a task that sleeps in poll() on the event of another task gets POLLHUP when that one exits")
+{
+	constexpr int SECONDS = 8;
+
+	for (bool attached : { false, true }) {
+		Gate gate;
+		Filter filter;
+		Child child([&] {
+			gate.pass();
+			/* Until the parent sleeps. */
+			usleep(100'000);
+			return 0;
+		});
+		Event event(breakpoint(hit), child.pid());
+		/* Without a ring, poll() returns POLLHUP at once. */
+		Ring ring(event);
+		pollfd poller = { event.fd(), POLLIN, 0 };
+
+		if (attached)
+			event.must_attach(filter);
+		event.enable();
+		gate.open();
+
+		/* At the end of its time, poll() looks once more. */
+		const double begun = seconds_now();
+
+		EXPECT_EQ(poll(&poller, 1, 1000 * SECONDS), 1, "descriptors that are ready");
+		EXPECT_LT(seconds_now() - begun, SECONDS, "seconds in poll()");
+		EXPECT_HEX(poller.revents, POLLHUP, "revents");
+		EXPECT_STATUS(child.wait(), 0, "the child");
+	}
 }
 
 /*
