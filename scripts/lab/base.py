@@ -224,6 +224,9 @@ class Base(Series):
                 found[-1].append(line.strip())
             elif line and not line.startswith("#"):
                 found.append([line])
+        for first, *rest in found:
+            if not rest and first.count(" | ") != 2:
+                die(f"{path}: neither 'STATEMENT | CHANGE | WHY' nor a mutant with an indented reason: {first}")
         return {first: " ".join(rest) for first, *rest in found}
 
     def subject(self):
