@@ -34,6 +34,51 @@ static int breakpoints_left()
 }
 
 /*
+ * Of two children with the same inherited breakpoint, the first exits with the context of the
+ * second. Before that, their parent has closed another event that both have inherited. Returns the
+ * number of breakpoints that the second can still open.
+ */
+static uint64_t left_after_exit_of_sibling()
+{
+	struct Both {
+		std::atomic<bool> closed, sleeps, exited;
+		std::atomic<uint64_t> left;
+	};
+	auto &both = shared_with_children<Both>();
+	Event event(inherited(on_word(0)));
+	Event other(inherited(counter(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_DUMMY)));
+
+	event.enable();
+	other.enable();
+
+	Child first([&] {
+		while (!both.closed)
+			sched_yield();
+		both.sleeps = true;
+		usleep(10'000);
+		return 0;
+	});
+	Child second([&] {
+		while (!both.sleeps)
+			sched_yield();
+		for (clock_t begun = clock(); clock() - begun < CLOCKS_PER_SEC / 500;)
+			;
+		usleep(20'000);
+		while (!both.exited)
+			usleep(1000);
+		both.left = breakpoints_left();
+		return 0;
+	});
+
+	other.close();
+	both.closed = true;
+	first.wait();
+	both.exited = true;
+	second.wait();
+	return both.left;
+}
+
+/*
  * A breakpoint occupies a slot of the task for which it was opened. If the parent exits with the
  * context of its child, it must not release the slot of the child's breakpoint.
  */
@@ -52,6 +97,8 @@ TEST("life.inherited.slots", "C15",
 
 		EXPECT_EQ(left, all - 1u,
 			  "breakpoints available to the child besides the inherited one");
+		EXPECT_EQ(left_after_exit_of_sibling(), all - 1u,
+			  "breakpoints available to a child after the exit of a sibling");
 	}
 }
 
