@@ -146,6 +146,9 @@ Stop::Stop(std::string_view reply)
 	}
 }
 
+/* Milliseconds for a side whose buffers are full to read, once the other one is gone. */
+constexpr int PATIENCE = 1000;
+
 class Proxy {
 public:
 	Proxy(Connection gdb, Connection server, bool filters)
@@ -155,14 +158,17 @@ public:
 	{
 	}
 
-	/* Until one of the two is gone; then the other gets what is left for it. */
+	/* Until one of the two is gone; then the other gets what is left for it, if it reads. */
 	void run()
 	{
 		while (pass_on())
 			;
-		for (Connection *side : { &gdb_, &server_ })
-			while (side->has_output())
+		for (Connection *side : { &gdb_, &server_ }) {
+			pollfd ready = { side->out(), POLLOUT, 0 };
+
+			while (side->has_output() && poll(&ready, 1, PATIENCE) > 0)
 				side->write_some();
+		}
 	}
 
 private:
@@ -218,7 +224,7 @@ bool Proxy::pass_on()
 		return false;
 	while (std::optional<Packet> packet = gdb_.next())
 		from_gdb(*packet);
-	return true;
+	return !gdb_.stuck() && !server_.stuck();
 }
 
 void Proxy::ask_server(const std::string &request, bool for_gdb)

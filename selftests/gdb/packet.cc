@@ -117,7 +117,7 @@ bool Connection::receive()
 
 	if (n < 0 && errno == EINTR)
 		return true;
-	if (n <= 0 || broken_ || framing_.overlong() || output_.size() > Framing::LONGEST)
+	if (n <= 0 || broken_ || framing_.overlong())
 		return false;
 	framing_.add({ buffer, size_t(n) });
 	return true;

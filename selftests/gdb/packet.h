@@ -36,7 +36,7 @@ public:
 	 */
 	bool overlong() const { return bytes_.size() > LONGEST; }
 
-	static constexpr size_t LONGEST = 16 << 20; /* bytes */
+	static constexpr size_t LONGEST = 1 << 20; /* bytes; gdb's have 16 KiB */
 
 private:
 	bool find_packet();
@@ -69,6 +69,8 @@ public:
 
 	/* Packets wait here, so that a side that does not read does not block the other one. */
 	bool has_output() const { return !output_.empty(); }
+	/* Too many of them: it does not read at all. */
+	bool stuck() const { return output_.size() > Framing::LONGEST; }
 	/* Writes a part of them. Does not block if poll() says that out() can be written to. */
 	void write_some();
 

@@ -303,9 +303,12 @@ void check_operands()
 
 void check_threads()
 {
-	Gdb gdb("break work if i == 500 && id == 5\n"
-		"break work if i == 700 && id == 8\n"
+	/* Eight threads are there, and the last one is not. */
+	Gdb gdb("tbreak threads_wait\n"
 		"run threads 1000\n"
+		"break work if i == 500 && id == 5\n"
+		"break work if i == 700 && id == 8\n"
+		"continue\n"
 		"printf \"mark thread %d %d\\n\", i, id\n"
 		"continue\n"
 		"printf \"mark thread %d %d\\n\", i, id\n"
@@ -364,13 +367,38 @@ void check_processes()
 
 	gdb.expect_marks({ "parent 300 2", "child 300 1", "of two 300", "of two 300", "exec 300",
 			   "exit 0" });
-	EXPECT_TRUE(gdb.has_said("child: exit 33"), "child that gdb does not follow");
+	/* Of the first run, which does not follow it, and of the second, which does. */
+	EXPECT_EQ(gdb.times_said("child: exit 33"), 2, "children that run to their end");
+	EXPECT_FALSE(gdb.has_said("child: signal"), "children that end by a signal");
 	expect_translated(gdb);
+}
+
+/*
+ * Whether @pid, which counts up the number at @address, adds @more to it. Fails at once if @pid is
+ * gone.
+ */
+bool counts_up(pid_t pid, off_t address, long more)
+{
+	const Fd memory(
+		open(("/proc/" + std::to_string(pid) + "/mem").c_str(), O_RDONLY | O_CLOEXEC));
+	const double end = seconds_now() + SECONDS_TO_TELL;
+	long first = -1, number;
+
+	while (pread(memory.get(), &number, sizeof(number), address) == sizeof(number) &&
+	       seconds_now() < end) {
+		if (first < 0)
+			first = number;
+		if (number > first + more)
+			return true;
+		usleep(100);
+	}
+	return false;
 }
 
 /* Attached, let go, attached again; what runs on must not trap. */
 void check_attach()
 {
+	Pipe go(0);
 	Child tracee([] {
 		const std::string path = beside_us("perf_bpf_gdb_tracee");
 
@@ -381,8 +409,13 @@ void check_attach()
 	Gdb gdb("break work if i % 5000 == 1\n"
 		"continue\n"
 		"printf \"mark attached %d\\n\", i % 5000\n"
+		"printf \"twice i is at %lu\\n\", &last.sum\n"
 		"detach\n"
-		"attach " +
+		"printf \"mark detached\\n\"\n"
+		"shell read go </proc/self/fd/" +
+			std::to_string(go.out.get()) +
+			"\n"
+			"attach " +
 			pid +
 			"\n"
 			"continue\n"
@@ -391,7 +424,15 @@ void check_attach()
 			"detach\n",
 		"--attach " + pid);
 
-	gdb.expect_marks({ "attached 1", "again 1" });
+	const long twice_i = gdb.number_after("twice i is at ");
+
+	/* perf_bpf_gdb is still there, and does not know of a next attach. */
+	EXPECT_TRUE(gdb.await("mark detached\n"), "gdb lets the tracee go");
+	EXPECT_TRUE(counts_up(tracee.pid(), twice_i, 2 * 3 * 5000),
+		    "the tracee runs on where the condition holds");
+	if (write(go.in.get(), "\n", 1) != 1)
+		setup_failed("write", errno);
+	gdb.expect_marks({ "attached 1", "detached", "again 1" });
 	EXPECT_EQ(tracee.wait(), 0, "exit of the tracee");
 	expect_translated(gdb);
 }
@@ -399,7 +440,7 @@ void check_attach()
 void check_control()
 {
 	Gdb gdb("break work if i == 100\n"
-		"run calls 1000\n"
+		"run calls 4000\n"
 		"printf \"mark stop %d\\n\", i\n"
 		"next\n"
 		"printf \"mark next %d\\n\", i\n"
@@ -447,6 +488,8 @@ void check_control()
 			   "condition 200", "ignore 303", "tbreak 400", "commands 500",
 			   "commands 600", "commands 700", "commands 800", "commands 900",
 			   "second 950", "outer 951", "over 951", "exit 0" });
+	/* Neither what is rejected stops the tracee, nor what is deleted. */
+	expect_few_switches(gdb);
 	expect_translated(gdb);
 }
 
@@ -520,7 +563,8 @@ public:
 			return side(depth) + random_.of({ " << ", " >> " }) + "((int)" +
 			       side(depth) + " & 31)";
 		case 3: /* no divisor of 0, and none of -1 */
-			return both(depth, random_.of({ "/", "%" }), " & 255 | 1");
+			return both(depth, random_.of({ "/", "%" }),
+				    random_.of({ " & 255 | 1", " & 254 | -256" }));
 		case 4:
 		case 5:
 			return both(depth, random_.of({ "==", "!=", "<", ">", "<=", ">=" }));
@@ -654,6 +698,8 @@ void check_undecided()
 		"break work if 1000 / (i - 200) == 0 - 1000\n"
 		"continue\n"
 		"printf \"mark division %d\\n\", i\n"
+		"continue\n"
+		"printf \"mark division %d\\n\", i\n"
 		"delete\n"
 		"break work if i == 300 && $_gthread == 1\n"
 		"continue\n"
@@ -667,8 +713,10 @@ void check_undecided()
 		"printf \"mark exit %d\\n\", $_exitcode\n");
 
 	/* fraction is what the arrival before has left; gdb stops where it cannot read. */
-	gdb.expect_marks({ "float 102", "division 199", "variable 300", "memory 400", "exit 0" });
+	gdb.expect_marks({ "float 102", "division 199", "division 200", "variable 300",
+			   "memory 400", "exit 0" });
 	EXPECT_TRUE(gdb.has_said("Cannot access memory at address 0x0"), "gdb evaluates as well");
+	EXPECT_TRUE(gdb.has_said("Division by zero"), "gdb divides as well");
 }
 
 /* Without rights everything passes. */
@@ -684,6 +732,8 @@ void check_rights()
 	gdb.expect_marks({ "stop 100", "exit 0" });
 	EXPECT_TRUE(gdb.has_said("perf_bpf_gdb: gdbserver evaluates all conditions: needs "),
 		    "message that names the rights");
+	EXPECT_FALSE(gdb.has_said("gdbserver evaluates the condition"),
+		     "conditions that are tried although the rights are missing");
 }
 
 const struct Session {

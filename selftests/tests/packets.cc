@@ -96,6 +96,11 @@ public:
 		gdb_.there.close();
 		errors_.in.close();
 		server_ = listener_.accept();
+		for (const Fd *fd : { &gdb_.here, &server_ }) {
+			const timeval patience = { 10, 0 };
+
+			setsockopt(fd->get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+		}
 	}
 
 	void as_gdb(const std::string &bytes) { send(gdb_.here, bytes); }
@@ -137,6 +142,12 @@ public:
 	/* All that is there within a moment, for either of the two. */
 	std::string take_for_gdb(int milliseconds) { return take(gdb_.here, milliseconds); }
 	std::string take_for_server(int milliseconds) { return take(server_, milliseconds); }
+	/* The server sends @bytes, and perf_bpf_gdb ends in the middle of them. */
+	void gives_up_server(const std::string &bytes)
+	{
+		::send(server_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+		EXPECT_STATUS(proxy_.wait(), 0, "perf_bpf_gdb gives up");
+	}
 	/* The end of gdb, and what was said on stderr. */
 	std::string end()
 	{
@@ -148,9 +159,11 @@ public:
 private:
 	static void send(const Fd &fd, const std::string &bytes)
 	{
-		if (::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) !=
-		    ssize_t(bytes.size()))
-			setup_failed("send", errno);
+		const ssize_t sent = ::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+
+		if (sent != ssize_t(bytes.size()))
+			fail("expected perf_bpf_gdb to read %zu bytes, got %zd", bytes.size(),
+			     sent);
 	}
 	static std::string take(const Fd &fd, int milliseconds, size_t most = SIZE_MAX)
 	{
@@ -188,7 +201,7 @@ std::string stop_of(pid_t pid)
 {
 	char text[64];
 
-	snprintf(text, sizeof(text), "T05thread:p%x.%x;core:0;", pid, pid);
+	snprintf(text, sizeof(text), "T11thread:p%x.%x;core:0;", pid, pid); /* by SIGSTOP */
 	return text;
 }
 
@@ -285,30 +298,135 @@ TEST("packets.pass", "C1", "perf_bpf_gdb passes on what it does not understand, 
 
 TEST("packets.flood", "C1", "perf_bpf_gdb reads from each side while neither reads")
 {
-	constexpr int NUMBER = 2000; /* a socket holds a few hundred small packets */
+	/* More than a socket takes, and less than perf_bpf_gdb keeps; more than that. */
+	constexpr size_t MUCH = 600'000, TOO_MUCH = 3'000'000;
+	const std::string notification = framed("Stop:T02thread:p1.1;", '%');
 	std::string requests, notifications;
 	Between between;
 
 	between.stop_acks();
-	for (int i = 0; i < NUMBER; i++) {
-		const std::string request = framed("m" + std::to_string(i) + ",4"),
-				  notification = framed("Stop:T02thread:p1.1;", '%');
-
-		between.as_gdb(request);
-		between.as_server(notification);
-		requests += request;
+	while (notifications.size() < MUCH)
 		notifications += notification;
-	}
+	for (int i = 0; requests.size() < MUCH; i++)
+		requests += framed("m" + std::to_string(i) + ",400");
+	between.as_server(notifications);
+	between.as_gdb(requests);
 	between.server_gets(requests);
 	between.gdb_gets(notifications);
 	between.end();
+
+	Between never_ends, never_reads;
+
+	never_ends.gives_up_server("$" + std::string(TOO_MUCH, 'm'));
+	while (notifications.size() < TOO_MUCH)
+		notifications += notification;
+	never_reads.gives_up_server(notifications);
+}
+
+/* Stops each time before it hits: one that conditions can be put on. */
+Child process_that_hits()
+{
+	return Child([] {
+		ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
+		for (;;) {
+			raise(SIGSTOP);
+			hit(0);
+		}
+		return 0;
+	});
+}
+
+/* Bytecode, and what perf_bpf_gdb makes of it: gdb's expressions have hardly any of these. */
+struct Bytecode {
+	const char *what;
+	std::string hex; /* with spaces */
+	enum Fate { ACCEPTS, REJECTS, PASSED_ON } fate;
+};
+
+/* const8 is 22, ext 16, equal 13, end 27; a negative number is a byte that is extended. */
+const Bytecode bytecodes[] = {
+	{ "-7 / 2 == -3", "22f91608 2202 05 22fd1608 13 27", Bytecode::ACCEPTS },
+	{ "7 / -2 == -3", "2207 22fe1608 05 22fd1608 13 27", Bytecode::ACCEPTS },
+	{ "-7 / -2 == 3", "22f91608 22fe1608 05 2203 13 27", Bytecode::ACCEPTS },
+	{ "-7 % 3 == -1", "22f91608 2203 07 22ff1608 13 27", Bytecode::ACCEPTS },
+	{ "7 % -3 == 1", "2207 22fd1608 07 2201 13 27", Bytecode::ACCEPTS },
+	{ "-7 % -3 == -1", "22f91608 22fd1608 07 22ff1608 13 27", Bytecode::ACCEPTS },
+	{ "-7 % 10 == 9, unsigned", "22f91608 220a 08 2209 13 27", Bytecode::ACCEPTS },
+	{ "-7 / 10 < 0, unsigned", "22f91608 220a 06 2200 14 27", Bytecode::REJECTS },
+	{ "1 / 0 == 99", "2201 2200 05 2263 13 27", Bytecode::ACCEPTS },
+	{ "1 / 0 == 99, unsigned", "2201 2200 06 2263 13 27", Bytecode::ACCEPTS },
+	{ "1 % 0 == 99", "2201 2200 07 2263 13 27", Bytecode::ACCEPTS },
+	{ "1 % 0 == 99, unsigned", "2201 2200 08 2263 13 27", Bytecode::ACCEPTS },
+	{ "1 << 63 < 0", "2201 223f 09 2200 14 27", Bytecode::ACCEPTS },
+	{ "1 << 63 == 99", "2201 223f 09 2263 13 27", Bytecode::REJECTS },
+	{ "1 << 64 == 99", "2201 2240 09 2263 13 27", Bytecode::ACCEPTS },
+	{ "1 >> 64 == 99", "2201 2240 0a 2263 13 27", Bytecode::ACCEPTS },
+	{ "1 >> 64 == 99, unsigned", "2201 2240 0b 2263 13 27", Bytecode::ACCEPTS },
+	{ "1 << -1 == 99", "2201 22ff1608 09 2263 13 27", Bytecode::ACCEPTS },
+	{ "-1 < 1", "22ff1608 2201 14 27", Bytecode::ACCEPTS },
+	{ "-1 < 1, unsigned", "22ff1608 2201 15 27", Bytecode::REJECTS },
+	{ "1 2 5 rotated is 5 1 2", "2201 2202 2205 33 03 04 22fb1608 13 27", Bytecode::ACCEPTS },
+	{ "7 2 swapped is 2 7", "2207 2202 2b 03 22fb1608 13 27", Bytecode::ACCEPTS },
+	{ "1 of 9 2 picked is 9", "2209 2202 3201 03 04 22c11608 13 27", Bytecode::ACCEPTS },
+	{ "a jump over 0", "2201 210007 2200 27", Bytecode::ACCEPTS },
+	{ "0 does not jump", "2200 200008 2201 27 2200 27", Bytecode::ACCEPTS },
+	{ "1 jumps", "2201 200008 2201 27 2200 27", Bytecode::REJECTS },
+	{ "a loop of three rounds", "2203 2201 03 28 200002 0e 27", Bytecode::PASSED_ON },
+	{ "a jump to itself", "210000", Bytecode::PASSED_ON },
+	{ "a jump to the start", "2201 200000 2201", Bytecode::PASSED_ON },
+	{ "a float", "0127", Bytecode::PASSED_ON },
+	{ "a register that has no place in the context", "26003827", Bytecode::PASSED_ON },
+};
+
+/* The sum of @number ones, all on the stack at first, the last of them as !0. */
+std::string sum_of_ones(int number)
+{
+	std::string bytes;
+
+	for (int i = 1; i < number; i++)
+		bytes += "2201";
+	bytes += "22000e";
+	for (int i = 1; i < number; i++)
+		bytes += "02";
+	return bytes + "22" + hex(std::string(1, number)) + "1327";
+}
+
+/* @place is a packet of gdb without its first letter. */
+void check_bytecode(Between &between, pid_t pid, const std::string &place, const Bytecode &bytecode)
+{
+	const std::string remove = std::string("z") + place;
+	std::string bytes = bytecode.hex, insert;
+	char size[24];
+
+	std::erase(bytes, ' ');
+	snprintf(size, sizeof(size), "%zx", bytes.size() / 2);
+	insert = std::string("Z") + place + ";X" + size + "," + bytes;
+	if (bytecode.fate == Bytecode::PASSED_ON) {
+		between.exchange(insert, "OK");
+		between.exchange(remove, "OK");
+		return;
+	}
+	between.as_gdb(framed(insert));
+	between.gdb_gets(framed("OK"));
+	ptrace(PTRACE_CONT, pid, nullptr, nullptr);
+
+	const int status = wait_for(pid);
+	const bool accepts = WIFSTOPPED(status) && WSTOPSIG(status) == SIGTRAP;
+
+	EXPECT_VALUE(accepts, bytecode.fate == Bytecode::ACCEPTS, bytecode.what);
+	between.as_gdb(framed(remove));
+	between.gdb_gets(framed("OK"));
+	if (accepts) {
+		ptrace(PTRACE_CONT, pid, nullptr, nullptr);
+		wait_for(pid);
+	}
 }
 
 TEST("packets.condition", "C1", "gdbserver sees no packet of a condition that is a program")
 {
 	need_rejected_sigtrap();
 
-	Child process = stopped_process();
+	Child process = process_that_hits();
 	Between between;
 	char place[64], pid[16];
 
@@ -330,16 +448,23 @@ TEST("packets.condition", "C1", "gdbserver sees no packet of a condition that is
 	between.exchange(remove, "OK");
 	between.as_gdb(framed(holds));
 	between.gdb_gets(framed("OK"));
-	/* A float, a register that has no place in the context, a loop. */
-	for (const char *bytes : { ";X2,0127", ";X4,26003827", ";X7,22012000002201", ";X3,210000" })
-		between.exchange(insert + bytes, "OK"), between.exchange(remove, "OK");
+	for (const Bytecode &bytecode : bytecodes)
+		check_bytecode(between, process.pid(), place, bytecode);
+	for (int number : { 60, 61, 80 })
+		check_bytecode(between, process.pid(), place,
+			       { "sum of ones", sum_of_ones(number),
+				 number > 60 ? Bytecode::PASSED_ON : Bytecode::ACCEPTS });
 	/* What belongs to a process that is let go. */
 	between.as_gdb(framed(holds));
 	between.gdb_gets(framed("OK"));
 	between.exchange(std::string("D;") + pid, "OK");
+	between.exchange(remove, "OK");
 	EXPECT_EQ(between.take_for_server(0).size(), 0,
 		  "bytes for gdbserver that gdb has not sent");
-	between.end();
+
+	const std::string errors = between.end();
+
+	EXPECT_EQ(errors.find("refused by the kernel"), errors.npos, "place of a refusal");
 }
 
 /* Its seed is in the diagnostics, whatever the verdict. */

@@ -32,7 +32,7 @@ struct state {
 static struct state last = { .kind = 200, .name = "last" };
 static struct state first = { .next = &last, .name = "first" };
 static volatile long total;
-static volatile int stop_now;
+static volatile int stop_now, passed;
 static double fraction;
 static long *nowhere;
 
@@ -66,10 +66,20 @@ static void loop(long n, int id)
 		work(i, id);
 }
 
+static pthread_barrier_t start;
+
 static void *thread_main(void *id)
 {
+	if (*(long *)id % 100 < THREADS)
+		pthread_barrier_wait(&start);
 	loop(*(long *)id / 100, *(long *)id % 100);
 	return NULL;
+}
+
+/* All threads but the last are there, and have not begun. */
+static void threads_wait(void)
+{
+	passed = THREADS;
 }
 
 /* THREADS at once, and one more that starts when they have ended. */
@@ -78,10 +88,13 @@ static void run_threads(long n)
 	pthread_t threads[THREADS];
 	long ids[THREADS + 1];
 
+	pthread_barrier_init(&start, NULL, THREADS + 1);
 	for (int i = 0; i <= THREADS; i++)
 		ids[i] = n * 100 + i;
 	for (int i = 0; i < THREADS; i++)
 		pthread_create(&threads[i], NULL, thread_main, &ids[i]);
+	threads_wait();
+	pthread_barrier_wait(&start);
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
 	pthread_create(&threads[0], NULL, thread_main, &ids[THREADS]);
@@ -137,7 +150,7 @@ struct operands {
 };
 
 static struct operands operands;
-static volatile int stage, passed;
+static volatile int stage;
 
 static void first_stage(struct operands *o)
 {
