@@ -64,11 +64,11 @@ public:
 
 	pid_t pid() const { return gdb_.pid(); }
 	/* Reads until gdb and the others have said @text, or have ended; whether it came. */
-	bool await(const std::string &text)
+	bool await(const std::string &text, size_t from = 0)
 	{
 		char buffer[4096];
 
-		while (said_.find(text) == said_.npos) {
+		while (said_.find(text, from) == said_.npos) {
 			pollfd more = { output_.out.get(), POLLIN, 0 };
 			const double left = std::max(end_ - seconds_now(), 0.0);
 			const int ready = poll(&more, 1, static_cast<int>(left * 1000));
@@ -127,7 +127,7 @@ public:
 	{
 		size_t at;
 
-		if (nth || !await(text))
+		if (nth || !await(text) || !await("\n", said_.find(text)))
 			said();
 		at = said_.find(text);
 		for (; nth && at != said_.npos; nth--)
@@ -424,11 +424,9 @@ void check_attach()
 			"detach\n",
 		"--attach " + pid);
 
-	const long twice_i = gdb.number_after("twice i is at ");
-
 	/* perf_bpf_gdb is still there, and does not know of a next attach. */
 	EXPECT_TRUE(gdb.await("mark detached\n"), "gdb lets the tracee go");
-	EXPECT_TRUE(counts_up(tracee.pid(), twice_i, 2 * 3 * 5000),
+	EXPECT_TRUE(counts_up(tracee.pid(), gdb.number_after("twice i is at "), 2 * 3 * 5000),
 		    "the tracee runs on where the condition holds");
 	if (write(go.in.get(), "\n", 1) != 1)
 		setup_failed("write", errno);
