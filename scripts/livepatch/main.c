@@ -8,6 +8,7 @@
 #include <linux/perf_event.h>
 #include <linux/rcupdate.h>
 #include <linux/sched/signal.h>
+#include <linux/smp.h>
 #include <linux/utsname.h>
 #include "build.h"
 
@@ -27,26 +28,59 @@ void hw_breakpoint_init_mutexes(void);
 void hw_breakpoint_set_mutex_known(bool known);
 
 /*
- * A task that has been reaped, and has its last __schedule() ahead, is in no list, so this
- * transition gave it no state. klp_ftrace_handler() warns if such a task calls a function that is
- * replaced, and __schedule() does while an event counts context switches. Nothing is replaced yet:
- * let these tasks go. When the live patch is disabled, there is no callback that comes before the
- * states.
+ * An exiting task that has been reaped is in no list, so a transition gives it no state.
+ * klp_ftrace_handler() warns if such a task calls a function that is in transition, and its last
+ * __schedule() does while an event counts context switches. Let these tasks go: each transition
+ * has given the others their states by then, and theirs is what new tasks inherit.
  */
-static int pre_patch(struct klp_object *object)
+static void wait_for_tasks_in_no_list(void)
 {
 	synchronize_rcu_tasks();
+	/* __schedule() reports a quiescent state before it calls perf, but with interrupts off. */
+	kick_all_cpus_sync();
+}
+
+/*
+ * Before functions are replaced, pre_patch can wait. When the live patch is disabled, the functions
+ * are in transition before the first callback is called. So they are kept here instead of in the
+ * object while they are in force, and pre_unpatch returns them. The kernel would search the object
+ * meanwhile only for a live patch that replaces all others. When another live patch is loaded, the
+ * functions are returned before it is initialised, and stay in the object. klp_mutex protects both
+ * variables.
+ */
+static LIST_HEAD(in_force);
+static bool other_came;
+module_param(other_came, bool, 0444);
+MODULE_PARM_DESC(other_came,
+		 "another live patch was loaded later: unloading this one may print a warning");
+
+static void return_functions(struct klp_object *object)
+{
+	list_splice_init(&in_force, &object->func_list);
+}
+
+static int pre_patch(struct klp_object *object)
+{
+	wait_for_tasks_in_no_list();
 	return 0;
 }
 
 static void post_patch(struct klp_object *object)
 {
 	hw_breakpoint_set_mutex_known(true);
+	if (!other_came)
+		list_splice_init(&object->func_list, &in_force);
 }
 
 static void pre_unpatch(struct klp_object *object)
 {
+	struct klp_func *func;
+
 	hw_breakpoint_set_mutex_known(false);
+	wait_for_tasks_in_no_list();
+	return_functions(object);
+	klp_for_each_func(object, func)
+		func->transition = true;
 }
 
 static struct klp_object objects[] = {
@@ -99,6 +133,22 @@ out:
 extern struct list_head klp_patches asm("\".klp.sym.vmlinux.klp_patches,1\"");
 extern struct mutex klp_mutex asm("\".klp.sym.vmlinux.klp_mutex,1\"");
 
+/* Called before the init function of a module, which enables a live patch. */
+static int module_changes(struct notifier_block *notifier, unsigned long state, void *module)
+{
+	if (state == MODULE_STATE_COMING && is_livepatch_module(module)) {
+		mutex_lock(&klp_mutex);
+		other_came = true;
+		return_functions(objects);
+		mutex_unlock(&klp_mutex);
+	}
+	return NOTIFY_OK;
+}
+
+static struct notifier_block module_notifier = {
+	.notifier_call = module_changes,
+};
+
 static bool __init is_replaced(const struct klp_func *ours)
 {
 	struct klp_object *object;
@@ -134,6 +184,8 @@ static int __init nothing_is_replaced(void)
 
 static int __init livepatch_init(void)
 {
+	int ret;
+
 	if (strcmp(init_utsname()->version, BUILD)) {
 		pr_err("%s: made for %s, and this is %s\n", THIS_MODULE->name, BUILD,
 		       init_utsname()->version);
@@ -142,11 +194,18 @@ static int __init livepatch_init(void)
 
 	hw_breakpoint_init_mutexes();
 
-	return hole_is_zero() ?: nothing_is_replaced() ?: klp_enable_patch(&patch);
+	ret = hole_is_zero() ?: nothing_is_replaced() ?: register_module_notifier(&module_notifier);
+	if (ret)
+		return ret;
+	ret = klp_enable_patch(&patch);
+	if (ret)
+		unregister_module_notifier(&module_notifier);
+	return ret;
 }
 
 static void __exit livepatch_exit(void)
 {
+	unregister_module_notifier(&module_notifier);
 }
 
 module_init(livepatch_init);

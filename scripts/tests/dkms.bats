@@ -430,9 +430,14 @@ unit() {
 	unit Start
 	[ "$status" -eq 0 ]
 	echo 1 >"$T/proc/sys/kernel/panic_on_warn"
+	mkdir "$T/sys/module/$name/parameters"
+	echo Y >"$T/sys/module/$name/parameters/other_came"
 	unit Stop
-	one_line "cycle: kernel.panic_on_warn is set, and taking off a live patch may make the kernel warn; *"
+	one_line "cycle: kernel.panic_on_warn is set, and the kernel may warn, as another live patch was loaded *"
 	[ "$(cat "$live/enabled")" = 1 ]
+	rm -r "$T/sys/module/$name/parameters"
+	unit Stop
+	[ "$status" -eq 0 ]
 }
 
 @test "dkms: the unit says why there is a stub" {
