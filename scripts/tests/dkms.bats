@@ -433,7 +433,7 @@ unit() {
 	mkdir "$T/sys/module/$name/parameters"
 	echo Y >"$T/sys/module/$name/parameters/other_came"
 	unit Stop
-	one_line "cycle: kernel.panic_on_warn is set, and the kernel may warn, as another live patch was loaded *"
+	one_line "cycle: kernel.panic_on_warn is set, and unloading $name may print a warning, because another live patch *"
 	[ "$(cat "$live/enabled")" = 1 ]
 	rm -r "$T/sys/module/$name/parameters"
 	unit Stop
