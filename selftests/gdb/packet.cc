@@ -40,37 +40,38 @@ bool Framing::find_packet()
 {
 	size_t n = 0;
 
-	for (; n < bytes_.size(); n++) {
-		const char c = bytes_[n];
-
+	for (const char c : bytes_.view()) {
 		if (c == Packet::NORMAL || c == Packet::NOTIFICATION || c == Packet::INTERRUPT)
 			break;
 		resend_ |= c == '-' && acknowledges_;
+		n++;
 	}
-	bytes_.erase(0, n);
-	return !bytes_.empty();
+	bytes_.drop(n);
+	return bytes_.size();
 }
 
 std::optional<Packet> Framing::next()
 {
 	while (find_packet()) {
-		if (bytes_[0] == Packet::INTERRUPT) {
-			bytes_.erase(0, 1);
+		const std::string_view bytes = bytes_.view();
+
+		if (bytes[0] == Packet::INTERRUPT) {
+			bytes_.drop(1);
 			return Packet{ Packet::INTERRUPT, "" };
 		}
 
-		const size_t end = bytes_.find('#');
+		const size_t end = bytes.find('#');
 
-		if (end == bytes_.npos || bytes_.size() < end + 3)
+		if (end == bytes.npos || bytes.size() < end + 3)
 			return {};
 
 		/* A sender that gave up in the middle of a packet begins again with another '$'. */
-		const size_t last = bytes_.rfind('$', end), begin = last == bytes_.npos ? 0 : last;
-		Packet packet{ Packet::Kind(bytes_[begin]),
-			       bytes_.substr(begin + 1, end - begin - 1) };
-		const int sum = digit(bytes_[end + 1]) << 4 | digit(bytes_[end + 2]);
+		const size_t last = bytes.rfind('$', end), begin = last == bytes.npos ? 0 : last;
+		Packet packet{ Packet::Kind(bytes[begin]),
+			       std::string(bytes.substr(begin + 1, end - begin - 1)) };
+		const int sum = digit(bytes[end + 1]) << 4 | digit(bytes[end + 2]);
 
-		bytes_.erase(0, end + 3);
+		bytes_.drop(end + 3);
 		if (!acknowledges_ || packet.kind == Packet::NOTIFICATION)
 			return packet;
 		acks_ += sum == checksum(packet.data) ? '+' : '-';
@@ -84,22 +85,22 @@ std::optional<Packet> Connection::next()
 {
 	std::optional<Packet> packet = framing_.next();
 
-	output_ += framing_.take_acks();
+	output_.append(framing_.take_acks());
 	if (framing_.take_resend())
-		output_ += last_;
+		output_.append(last_);
 	return packet;
 }
 
 void Connection::write_some()
 {
 	/* A pipe that poll() reports as writable takes PIPE_BUF bytes at once: pipe(7). */
-	const ssize_t n =
-		write(out_.get(), output_.data(), std::min<size_t>(output_.size(), PIPE_BUF));
+	const std::string_view bytes = output_.view().substr(0, PIPE_BUF);
+	const ssize_t n = write(out_.get(), bytes.data(), bytes.size());
 
 	if (n > 0) {
-		output_.erase(0, n);
+		output_.drop(n);
 	} else if (errno != EINTR) {
-		output_.clear();
+		output_.drop(output_.size());
 		broken_ = true;
 	}
 }
@@ -107,7 +108,7 @@ void Connection::write_some()
 void Connection::send(const Packet &packet)
 {
 	last_ = framed(packet);
-	output_ += last_;
+	output_.append(last_);
 }
 
 bool Connection::receive()

@@ -16,10 +16,30 @@ struct Packet {
 	std::string data; /* as on the wire: escaped, and with its runs */
 };
 
+/* Bytes that come at the end and go at the front, in linear time. */
+class Bytes {
+public:
+	void append(std::string_view more)
+	{
+		if (gone_ > text_.size() / 2) {
+			text_.erase(0, gone_);
+			gone_ = 0;
+		}
+		text_ += more;
+	}
+	void drop(size_t n) { gone_ += n; }
+	std::string_view view() const { return std::string_view(text_).substr(gone_); }
+	size_t size() const { return text_.size() - gone_; }
+
+private:
+	std::string text_;
+	size_t gone_ = 0; /* bytes of text_ */
+};
+
 /* The bytes that a side sends, cut into packets. What lies between packets is acknowledgements. */
 class Framing {
 public:
-	void add(std::string_view bytes) { bytes_ += bytes; }
+	void add(std::string_view bytes) { bytes_.append(bytes); }
 	std::optional<Packet> next();
 
 	/*
@@ -41,7 +61,8 @@ public:
 private:
 	bool find_packet();
 
-	std::string bytes_, acks_;
+	Bytes bytes_;
+	std::string acks_;
 	bool acknowledges_ = true, resend_ = false;
 };
 
@@ -68,7 +89,7 @@ public:
 	void stop_acks() { framing_.stop_acks(); }
 
 	/* Packets wait here, so that a side that does not read does not block the other one. */
-	bool has_output() const { return !output_.empty(); }
+	bool has_output() const { return output_.size(); }
 	/* Too many of them: it does not read at all. */
 	bool stuck() const { return output_.size() > Framing::LONGEST; }
 	/* Writes a part of them. Does not block if poll() says that out() can be written to. */
@@ -77,7 +98,7 @@ public:
 private:
 	Fd in_, out_;
 	Framing framing_;
-	std::string output_;
+	Bytes output_;
 	std::string last_; /* sent, in case that it is asked for again */
 	bool broken_ = false;
 };
