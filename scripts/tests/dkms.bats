@@ -433,9 +433,12 @@ unit() {
 	mkdir "$T/sys/module/$name/parameters"
 	echo Y >"$T/sys/module/$name/parameters/other_came"
 	unit Stop
-	one_line "cycle: kernel.panic_on_warn is set, and unloading $name may print a warning, because another live patch *"
+	one_line "cycle: kernel.panic_on_warn is set, and unloading $name may print a warning, *"
 	[ "$(cat "$live/enabled")" = 1 ]
-	rm -r "$T/sys/module/$name/parameters"
+	rm "$T/sys/module/$name/parameters/other_came"
+	unit Stop
+	one_line "cycle: kernel.panic_on_warn is set, and unloading $name may print a warning, *"
+	echo N >"$T/sys/module/$name/parameters/other_came"
 	unit Stop
 	[ "$status" -eq 0 ]
 }
