@@ -354,7 +354,7 @@ fake_kernel() {
 	END_OF_FILE
 	chmod +x "$T/bin/insmod"
 	cp "$T/bin/insmod" "$T/bin/modprobe"
-	command_is rmmod 'rmdir "'"$T"'/sys/module/$1"'
+	command_is rmmod 'rm -r "'"$T"'/sys/module/$1"'
 }
 
 # What the unit starts, or stops.
