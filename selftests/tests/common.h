@@ -87,7 +87,36 @@ inline void expect_delivered(const Ring &ring, uint64_t hits, CallSite at = Call
 }
 
 /*
- * The kernel swaps the contexts of a task and its child on a context switch if these are clones.
+ * Two tasks on one CPU whose events are clones: on a switch from one to the other the kernel swaps
+ * their contexts. Zero at first.
+ */
+struct ContextSwap {
+	std::atomic<bool> sleeps, exited;
+
+	/*
+	 * In the task that exits next. The switch back to it comes from the idle task, and does not
+	 * swap.
+	 */
+	void give_away()
+	{
+		sleeps = true;
+		usleep(10'000);
+	}
+
+	/* In the other task. Returns when the first has exited, for which the caller sets @exited. */
+	void keep()
+	{
+		while (!sleeps)
+			sched_yield();
+		for (clock_t begun = clock(); clock() - begun < CLOCKS_PER_SEC / 500;)
+			;
+		usleep(20'000);
+		while (!exited)
+			usleep(1000);
+	}
+};
+
+/*
  * Calls @open in a task, forks, and lets the parent exit with the context of its child. Then calls
  * @work with the event in the child, and returns the result. The caller must run on one CPU only.
  */
@@ -95,7 +124,8 @@ template <typename Open, typename Work>
 uint64_t after_exit_with_context_of_child(Open open, Work work)
 {
 	struct Both {
-		std::atomic<bool> sleeps, exited, done;
+		ContextSwap swap;
+		std::atomic<bool> done;
 		std::atomic<uint64_t> result;
 	};
 	auto &both = shared_with_children<Both>();
@@ -108,21 +138,10 @@ uint64_t after_exit_with_context_of_child(Open open, Work work)
 
 		event.enable();
 		if (fork()) {
-			/*
-			 * The switch to the child swaps; the one back, from the idle task, does
-			 * not.
-			 */
-			both.sleeps = true;
-			usleep(10'000);
+			both.swap.give_away();
 			_exit(0);
 		}
-		while (!both.sleeps)
-			sched_yield();
-		for (clock_t begun = clock(); clock() - begun < CLOCKS_PER_SEC / 500;)
-			;
-		usleep(20'000);
-		while (!both.exited)
-			usleep(1000);
+		both.swap.keep();
 		both.result = work(event);
 		both.done = true;
 		_exit(0);
@@ -130,7 +149,7 @@ uint64_t after_exit_with_context_of_child(Open open, Work work)
 	});
 
 	parent.wait();
-	both.exited = true;
+	both.swap.exited = true;
 	while (!both.done)
 		usleep(1000);
 	return both.result;

@@ -41,7 +41,8 @@ static int breakpoints_left()
 static uint64_t left_after_exit_of_sibling()
 {
 	struct Both {
-		std::atomic<bool> closed, sleeps, exited;
+		ContextSwap swap;
+		std::atomic<bool> closed;
 		std::atomic<uint64_t> left;
 	};
 	auto &both = shared_with_children<Both>();
@@ -54,18 +55,11 @@ static uint64_t left_after_exit_of_sibling()
 	Child first([&] {
 		while (!both.closed)
 			sched_yield();
-		both.sleeps = true;
-		usleep(10'000);
+		both.swap.give_away();
 		return 0;
 	});
 	Child second([&] {
-		while (!both.sleeps)
-			sched_yield();
-		for (clock_t begun = clock(); clock() - begun < CLOCKS_PER_SEC / 500;)
-			;
-		usleep(20'000);
-		while (!both.exited)
-			usleep(1000);
+		both.swap.keep();
 		both.left = breakpoints_left();
 		return 0;
 	});
@@ -73,7 +67,7 @@ static uint64_t left_after_exit_of_sibling()
 	other.close();
 	both.closed = true;
 	first.wait();
-	both.exited = true;
+	both.swap.exited = true;
 	second.wait();
 	return both.left;
 }

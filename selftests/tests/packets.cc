@@ -323,7 +323,7 @@ TEST("packets.flood", "C1", "perf_bpf_gdb reads from each side while neither rea
 	never_reads.gives_up_server(notifications);
 }
 
-/* Stops each time before it hits: one that conditions can be put on. */
+/* A process to debug: it stops before each hit, so that a condition can be set in between. */
 Child process_that_hits()
 {
 	return Child([] {

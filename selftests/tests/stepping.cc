@@ -107,26 +107,12 @@ static void check_injected(const Place &place, const Report &report)
 }
 
 static const bool added = [] {
-	for (const Place &place : places) {
-		for (const Report &report : reports) {
-			const std::string name = std::string(place.name) + "." + report.name;
-			const std::string event =
-				std::string(place.title) + " with " + report.title;
-
-			add_test({ "stepping.continue." + name, "C13",
-				   "a tracer that continues from hits of " + event +
-					   " sees every hit",
-				   [&] { check_continue(place, report); } });
-			add_test({ "stepping.step." + name, "C13",
-				   "a tracer that steps from hits of " + event +
-					   " advances one instruction per step",
-				   [&] { check_step(place, report); } });
-			add_test({ "stepping.injected." + name, "C13",
-				   "a tracer that executes other code at hits of " + event +
-					   " sees every hit once",
-				   [&] { check_injected(place, report); } });
-		}
-	}
+	add_tests("stepping.continue", "a tracer that continues from hits of ", " sees every hit",
+		  check_continue);
+	add_tests("stepping.step", "a tracer that steps from hits of ",
+		  " advances one instruction per step", check_step);
+	add_tests("stepping.injected", "a tracer that executes other code at hits of ",
+		  " sees every hit once", check_injected);
 	return true;
 }();
 

@@ -117,6 +117,17 @@ inline const Report reports[] = {
 	{ "sigtrap.program", "SIGTRAP and an accepting program", true, true },
 };
 
+/* Adds a test @name.PLACE.REPORT for each of these. The event is between @before and @after in its rule. */
+inline void add_tests(const std::string &name, const std::string &before, const std::string &after,
+		      void (*check)(const Place &, const Report &))
+{
+	for (const Place &place : places)
+		for (const Report &report : reports)
+			add_test({ name + "." + place.name + "." + report.name, "C13",
+				   before + place.title + " with " + report.title + after,
+				   [&place, &report, check] { check(place, report); } });
+}
+
 inline const Report &SETSIG_ALONE = reports[0], &SETSIG_PROGRAM = reports[1],
 		    &SIGTRAP_ALONE = reports[2];
 

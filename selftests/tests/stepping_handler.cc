@@ -68,18 +68,8 @@ static void check_handler(const Place &place, const Report &report)
 }
 
 static const bool added = [] {
-	for (const Place &place : places) {
-		for (const Report &report : reports) {
-			const std::string name = std::string(place.name) + "." + report.name;
-			const std::string event =
-				std::string(place.title) + " with " + report.title;
-
-			add_test({ "stepping.handler." + name, "C13",
-				   "a thread that handles hits of " + event +
-					   " receives one signal per hit",
-				   [&] { check_handler(place, report); } });
-		}
-	}
+	add_tests("stepping.handler", "a thread that handles hits of ",
+		  " receives one signal per hit", check_handler);
 	return true;
 }();
 
