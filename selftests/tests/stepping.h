@@ -117,7 +117,7 @@ inline const Report reports[] = {
 	{ "sigtrap.program", "SIGTRAP and an accepting program", true, true },
 };
 
-/* Adds a test @name.PLACE.REPORT for each of these. The event is between @before and @after in its rule. */
+/* Adds a test @name.PLACE.REPORT for each; its rule is @before, the event, and @after. */
 inline void add_tests(const std::string &name, const std::string &before, const std::string &after,
 		      void (*check)(const Place &, const Report &))
 {
