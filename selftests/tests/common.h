@@ -103,7 +103,7 @@ struct ContextSwap {
 		usleep(10'000);
 	}
 
-	/* In the other task. Returns when the first has exited, for which the caller sets @exited. */
+	/* In the other task. Returns when the first has exited: then the caller sets @exited. */
 	void keep()
 	{
 		while (!sleeps)
