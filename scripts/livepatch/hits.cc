@@ -4,6 +4,10 @@
 // runs its program; each that the program accepts is a sample; none that it rejects is one; no hit
 // is more than one SIGTRAP. In a thread for each CPU, and in children that inherit; of events that
 // were attached before the live patch came, while it was in force, and after it had gone.
+// Meanwhile an event on each CPU counts context switches, so that each switch calls functions that
+// are replaced.
+// hits --disable FILE: writes 0 to FILE, "enabled" of the live patch, while a task is in no list of
+// tasks but has not made its last switch.
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -11,6 +15,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
 #include <linux/bpf.h>
 #include <linux/hw_breakpoint.h>
 #include <linux/perf_event.h>
@@ -220,15 +225,45 @@ struct Attached {
 	}
 };
 
+void run_on(int cpu)
+{
+	cpu_set_t only;
+	CPU_ZERO(&only);
+	CPU_SET(cpu, &only);
+	must(sched_setaffinity(0, sizeof only, &only), "a CPU");
+}
+
+// A real-time parent on the CPU of its child preempts the child as it exits, and reaps it.
+int disable(const char *file)
+{
+	const int enabled = must(open(file, O_WRONLY | O_CLOEXEC), file);
+	const sched_param high = { .sched_priority = 50 };
+	run_on(0);
+	must(sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &high), "a real-time task");
+	pid_t child = must(fork(), "a child");
+	if (!child)
+		_exit(0);
+	waitpid(child, nullptr, 0);
+	must(write(enabled, "0", 1), file);
+	return 0;
+}
+
+void count_switches(int cpu)
+{
+	perf_event_attr attr = {};
+	attr.size = sizeof attr;
+	attr.type = PERF_TYPE_SOFTWARE;
+	attr.config = PERF_COUNT_SW_CONTEXT_SWITCHES;
+	must(syscall(SYS_perf_event_open, &attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC),
+	     "an event that counts context switches");
+}
+
 // On every other CPU the events are there before the live patch comes and after it went. On the
 // rest they come and go meanwhile, so that it finds some of its own as it goes.
 void hit_on(int cpu)
 {
 	constexpr uint64_t ROUNDS = 5;
-	cpu_set_t only;
-	CPU_ZERO(&only);
-	CPU_SET(cpu, &only);
-	must(sched_setaffinity(0, sizeof only, &only), "a CPU");
+	run_on(cpu);
 
 	uint64_t attached = 0, calls = 0, trapped = 0, in_children = 0;
 	while (!done) {
@@ -250,8 +285,10 @@ void hit_on(int cpu)
 
 int main(int count, char **arguments)
 {
-	if (count < 2) {
-		fprintf(stderr, "usage: hits COMMAND...\n");
+	if (count == 3 && !strcmp(arguments[1], "--disable"))
+		return disable(arguments[2]);
+	if (count < 2 || arguments[1][0] == '-') {
+		fprintf(stderr, "usage: hits COMMAND..., or: hits --disable FILE\n");
 		return 2;
 	}
 	struct sigaction action = {};
@@ -263,8 +300,10 @@ int main(int count, char **arguments)
 		must(-1, arguments[1]);
 	}
 	std::vector<std::thread> threads;
-	for (int cpu = 0; cpu < sysconf(_SC_NPROCESSORS_ONLN); cpu++)
+	for (int cpu = 0; cpu < sysconf(_SC_NPROCESSORS_ONLN); cpu++) {
+		count_switches(cpu);
 		threads.emplace_back(hit_on, cpu);
+	}
 	int status;
 	waitpid(command, &status, 0);
 	done = true;
