@@ -27,12 +27,12 @@ static const char usage[] =
 	"       perf_bpf_gdb --attach PID\n"
 	"       perf_bpf_gdb --connect HOST:PORT\n"
 	"       perf_bpf_gdb -- ARGUMENT-OF-GDBSERVER...\n"
-	"Conditions of gdb's breakpoints at the speed of the kernel: use it in gdb as\n"
+	"Evaluates the conditions of gdb's breakpoints in the kernel. Use it in gdb as\n"
 	"  (gdb) target extended-remote | perf_bpf_gdb PROGRAM\n"
 	"It runs gdbserver, passes on what gdb and gdbserver say, and turns the conditions of\n"
 	"breakpoints into BPF programs. gdbserver evaluates those that have no translation.\n"
-	"  --attach PID         to a process that runs\n"
-	"  --connect HOST:PORT  to a gdbserver that runs on this machine\n"
+	"  --attach PID         debugs a running process\n"
+	"  --connect HOST:PORT  uses a gdbserver that is running on this machine\n"
 	"  -h, --help           this text\n";
 
 /* On stderr, which gdb shows to its user. */

@@ -22,21 +22,21 @@ static constexpr struct {
 	const char *name, *holds;
 } rules[] = {
 	{ "C1", "a program that returns 0 leaves no visible side effect" },
-	{ "C2", "a program that returns non-zero changes nothing" },
+	{ "C2", "an accepted hit has every effect that it has without a program" },
 	{ "C3", "an event counts every hit, rejected or not" },
-	{ "C4", "clocks and counters are throttled as on stock; a lone breakpoint never is" },
+	{ "C4", "timers and PMU events are throttled as on stock; a lone breakpoint never is" },
 	{ "C5", "programs of other types run once per hit, where they ran before" },
 	{ "C6", "no accepted hit is lost, even while programs are attached and detached" },
 	{ "C7", "a program never sees the cookie of another attachment" },
 	{ "C8", "attaching and detaching are safe against each other, fork and exit" },
 	{ "C9", "MODIFY_ATTRIBUTES keeps the program, its cookie and the remaining limit" },
 	{ "C10", "an event that used up its limit or was throttled can count again" },
-	{ "C11", "a kernel without BPF or tracing behaves as without a program" },
+	{ "C11", "without BPF or tracing a kernel builds, and events behave as without a program" },
 	{ "C12", "ptrace and other users of breakpoints are unaffected" },
-	{ "C13", "stops, steps and signal handlers continue from a breakpoint, each hit once" },
+	{ "C13", "a task continues after a stop, a step or a signal handler without another hit" },
 	{ "C14", "without a program a hit costs no instruction more than on stock" },
 	{ "C15", "a filter grants no additional rights and does not hold up the machine" },
-	{ "C16", "a module built for the stock kernel loads on the patched one" },
+	{ "C16", "modules built for the stock kernel load on the patched 5.10, 6.1 and 6.12" },
 };
 
 /* Constructed on first use: tests register from other files' static initialisers. */
