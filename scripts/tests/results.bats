@@ -27,7 +27,7 @@ prepare() {
 	"$T/top/scripts/results"
 	run "$T/top/scripts/results" --check
 	[ "$status" -eq 0 ] && [ -z "$output" ]
-	grep -q '^| 6.1  | 6.1.9-1 | Debian 12 .*3 tests .*older series' "$T/top/README.md"
+	grep -q '^| 6.1  | 6.1.9-1 | Debian 12 .*3 tests, 2000-01-01, older series' "$T/top/README.md"
 	grep -q '^    C1   first$' "$T/top/README.md"
 	grep -q '^| 0001  | x   | perf: Do one thing |$' "$T/top/patches/README.md"
 	grep -q '| make mutants | mutants | (7) |' "$T/top/patches/RESULTS.md"

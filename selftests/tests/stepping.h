@@ -119,13 +119,15 @@ inline const Report reports[] = {
 
 /* Adds a test @name.PLACE.REPORT for each; its rule is @before, the event, and @after. */
 inline void add_tests(const std::string &name, const std::string &before, const std::string &after,
-		      void (*check)(const Place &, const Report &))
+		      void (*check)(const Place &, const Report &),
+		      CallSite at = CallSite::of_call())
 {
 	for (const Place &place : places)
 		for (const Report &report : reports)
 			add_test({ name + "." + place.name + "." + report.name, "C13",
 				   before + place.title + " with " + report.title + after,
-				   [&place, &report, check] { check(place, report); } });
+				   [&place, &report, check] { check(place, report); } },
+				 at);
 }
 
 inline const Report &SETSIG_ALONE = reports[0], &SETSIG_PROGRAM = reports[1],
