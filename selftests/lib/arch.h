@@ -31,9 +31,20 @@ constexpr uint64_t FIRST_ARGUMENT = 1 << 5; /* for attr.sample_regs_user: PERF_R
 #define ASM_EMULATED "smsw %eax\n"
 #define ASM_JUMP "jmp "
 
-/* In NT_PRSTATUS of a 32-bit task, the word with the pc, and the number of words: asm/user_32.h */
-constexpr size_t COMPAT_PC = 12;
+/*
+ * In NT_PRSTATUS of a 32-bit task, the words with the pc and with the flags, and the number of words:
+ * asm/user_32.h
+ */
+constexpr size_t COMPAT_PC = 12, COMPAT_FLAGS = 14;
 constexpr size_t COMPAT_REGISTERS = 17;
+
+/* The flag by which the kernel single-steps a task: TF. */
+constexpr uint64_t STEP_FLAG = 1 << 8;
+
+inline uint64_t flags_of(const user_regs_struct &registers)
+{
+	return registers.eflags;
+}
 
 inline auto &pc_of(user_regs_struct &registers)
 {
@@ -83,8 +94,16 @@ constexpr uint64_t FIRST_ARGUMENT = 1; /* PERF_REG_ARM64_X0 */
 #define ASM_EMULATED "mrs x0, midr_el1\n"
 #define ASM_JUMP "b "
 
-constexpr size_t COMPAT_PC = 15;
+constexpr size_t COMPAT_PC = 15, COMPAT_FLAGS = 16;
 constexpr size_t COMPAT_REGISTERS = 18;
+
+/* The flag by which the kernel single-steps a task: SS. In a 32-bit task's CPSR its place is DIT's. */
+constexpr uint64_t STEP_FLAG = 1 << 21;
+
+inline uint64_t flags_of(const user_regs_struct &registers)
+{
+	return registers.pstate;
+}
 
 inline auto &pc_of(user_regs_struct &registers)
 {

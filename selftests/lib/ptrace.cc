@@ -58,6 +58,19 @@ static void set_registers(pid_t pid, const Registers &registers, bool native)
 		setup_failed("PTRACE_SETREGSET", errno);
 }
 
+void set_registers(pid_t pid, const user_regs_struct &registers)
+{
+	set_registers(pid, { .native = registers }, true);
+}
+
+uint64_t Tracee::flags() const
+{
+	Registers registers;
+
+	return get_registers(pid(), registers) ? flags_of(registers.native)
+					       : registers.compat[COMPAT_FLAGS];
+}
+
 void Tracee::write_registers() const
 {
 	Registers registers;

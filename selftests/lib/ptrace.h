@@ -15,6 +15,7 @@ void stop_for_tracer();
 
 /* The registers of a stopped 64-bit tracee. See lib/arch.h for their meaning. */
 user_regs_struct registers_of(pid_t pid);
+void set_registers(pid_t pid, const user_regs_struct &registers);
 
 /* The pc of a stopped tracee, which may be a 32-bit one. */
 uint64_t where_is(pid_t pid);
@@ -40,6 +41,8 @@ public:
 	int status() const { return status_; }
 	bool has_stopped_by(int sig) const;
 	uint64_t pc() const { return where_is(pid()); }
+	/* Its flags as NT_PRSTATUS shows them: EFLAGS, pstate or CPSR. */
+	uint64_t flags() const;
 	/* Writes the registers back unchanged. */
 	void write_registers() const;
 	void set_pc(uint64_t at) const;

@@ -4,6 +4,7 @@
  * or steps from there, or the task handles a signal there. x86 has RF for this; arm64 has to
  * disable its breakpoints and single-step the instruction.
  */
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -135,6 +136,92 @@ TEST("stepping.injected.moved", "C13",
 	tracee.resume(PTRACE_CONT);
 	tracee.must_have_exited();
 	EXPECT_EQ(hits.count(), HITS, "hits counted");
+}
+
+/* A call at the stop of a hit that hits another breakpoint, where the tracer executes other code. */
+static void in_nested_calls(const std::function<void(CheckedTracee &)> &at_inner_hit)
+{
+	CheckedTracee tracee(call);
+	SignalingEvent outer(breakpoint(stepped_1), SETSIG_ALONE, tracee.pid()),
+		inner(breakpoint(stepped_3), SETSIG_ALONE, tracee.pid());
+
+	for (uint64_t i = 0; i < HITS; i++) {
+		tracee.resume_until(PTRACE_CONT, 0, SETSIG, stepped_1);
+
+		const user_regs_struct saved = registers_of(tracee.pid());
+
+		tracee.set_pc(address(stepped_2));
+		tracee.resume_until(PTRACE_CONT, 0, SETSIG, stepped_3);
+		at_inner_hit(tracee);
+		set_registers(tracee.pid(), saved);
+		tracee.resume_until(PTRACE_CONT, 0, SETSIG, stepped_3);
+	}
+	tracee.resume(PTRACE_CONT);
+	tracee.must_have_exited();
+	EXPECT_EQ(outer.count(), HITS, "hits of the outer breakpoint");
+	EXPECT_EQ(inner.count(), 2 * HITS, "hits of the inner breakpoint");
+}
+
+TEST("stepping.injected.abandoned", "C13",
+     "a tracer that abandons a call, which has hit a breakpoint, sees the hit before it once")
+{
+	in_nested_calls([](CheckedTracee &) {});
+}
+
+TEST("stepping.injected.nested", "C13",
+     "a tracer that executes other code at the hit of a call sees that hit and the one before it "
+     "once")
+{
+	in_nested_calls([](CheckedTracee &tracee) {
+		tracee.inject(address(stepped_2));
+		tracee.must_have_stopped_by(SIGTRAP);
+	});
+}
+
+TEST("stepping.registers", "C15",
+     "the registers that a tracer reads do not show that the kernel steps over a hit")
+{
+	for (const Place &place : places)
+		in_tracees(place, [&](CheckedTracee &tracee, const Spot &spot) {
+			SignalingEvent hits(spot.attr, SETSIG_ALONE, tracee.pid());
+			const uint64_t before = tracee.flags() & STEP_FLAG;
+
+			tracee.resume_until(PTRACE_CONT, 0, hits.signal, spot.at);
+			EXPECT_HEX(tracee.flags() & STEP_FLAG, before, "the flag in the registers");
+			tracee.resume(PTRACE_CONT, SIGKILL);
+		});
+}
+
+/*
+ * A task that stops at a hit is scheduled in again before the step. Because its event is pinned, the
+ * others of its CPU are then scheduled again.
+ */
+TEST("stepping.kernel_breakpoint", "C12",
+     "a task that steps over its hits disables no breakpoint in the kernel")
+{
+	const int cpu = usable_cpus().front();
+	perf_event_attr pinned = breakpoint(stepped_1);
+
+	run_on(cpu);
+	pinned.pinned = 1;
+
+	Event in_kernel(breakpoint_in_kernel(SYSCALL_SYMBOL("getpriority")), -1, cpu);
+	CheckedTracee tracee([] {
+		for (uint64_t i = 0; i < HITS; i++) {
+			stepped_1();
+			getpriority(PRIO_PROCESS, 0);
+		}
+		return 0;
+	});
+	SignalingEvent hits(pinned, SETSIG_ALONE, tracee.pid());
+
+	in_kernel.enable();
+	for (uint64_t i = 0; i < HITS; i++)
+		tracee.resume_until(PTRACE_CONT, 0, SETSIG, stepped_1);
+	tracee.resume(PTRACE_CONT);
+	tracee.must_have_exited();
+	EXPECT_EQ(hits.count(), HITS, "hits counted");
+	EXPECT_GE(in_kernel.count(), HITS, "hits of the breakpoint in the kernel");
 }
 
 TEST("stepping.walk", "C13", "a tracer that single-steps all the way stops at each breakpoint once")
