@@ -32,8 +32,8 @@ constexpr uint64_t FIRST_ARGUMENT = 1 << 5; /* for attr.sample_regs_user: PERF_R
 #define ASM_JUMP "jmp "
 
 /*
- * In NT_PRSTATUS of a 32-bit task, the words with the pc and with the flags, and the number of words:
- * asm/user_32.h
+ * In NT_PRSTATUS of a 32-bit task, the words with the pc and with the flags, and the number of
+ * words: asm/user_32.h
  */
 constexpr size_t COMPAT_PC = 12, COMPAT_FLAGS = 14;
 constexpr size_t COMPAT_REGISTERS = 17;
@@ -97,7 +97,7 @@ constexpr uint64_t FIRST_ARGUMENT = 1; /* PERF_REG_ARM64_X0 */
 constexpr size_t COMPAT_PC = 15, COMPAT_FLAGS = 16;
 constexpr size_t COMPAT_REGISTERS = 18;
 
-/* The flag by which the kernel single-steps a task: SS. In a 32-bit task's CPSR its place is DIT's. */
+/* The flag by which the kernel single-steps a task: SS. In CPSR this bit is DIT. */
 constexpr uint64_t STEP_FLAG = 1 << 21;
 
 inline uint64_t flags_of(const user_regs_struct &registers)

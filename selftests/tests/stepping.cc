@@ -138,7 +138,7 @@ TEST("stepping.injected.moved", "C13",
 	EXPECT_EQ(hits.count(), HITS, "hits counted");
 }
 
-/* A call at the stop of a hit that hits another breakpoint, where the tracer executes other code. */
+/* At the stop of a hit the tracer starts a call, which hits another breakpoint. */
 static void in_nested_calls(const std::function<void(CheckedTracee &)> &at_inner_hit)
 {
 	CheckedTracee tracee(call);
@@ -193,8 +193,8 @@ TEST("stepping.registers", "C15",
 }
 
 /*
- * A task that stops at a hit is scheduled in again before the step. Because its event is pinned, the
- * others of its CPU are then scheduled again.
+ * A task that stops at a hit is scheduled in again before the step. Because its event is pinned,
+ * the CPU's other events are then scheduled in again, too.
  */
 TEST("stepping.kernel_breakpoint", "C12",
      "a task that steps over its hits disables no breakpoint in the kernel")
