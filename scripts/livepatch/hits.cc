@@ -233,6 +233,16 @@ void run_on(int cpu)
 	must(sched_setaffinity(0, sizeof only, &only), "a CPU");
 }
 
+void count_switches(int cpu)
+{
+	perf_event_attr attr = {};
+	attr.size = sizeof attr;
+	attr.type = PERF_TYPE_SOFTWARE;
+	attr.config = PERF_COUNT_SW_CONTEXT_SWITCHES;
+	must(syscall(SYS_perf_event_open, &attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC),
+	     "an event that counts context switches");
+}
+
 // A real-time parent on the CPU of its child preempts the child as it exits, and reaps it.
 int disable(const char *file)
 {
@@ -246,16 +256,6 @@ int disable(const char *file)
 	waitpid(child, nullptr, 0);
 	must(write(enabled, "0", 1), file);
 	return 0;
-}
-
-void count_switches(int cpu)
-{
-	perf_event_attr attr = {};
-	attr.size = sizeof attr;
-	attr.type = PERF_TYPE_SOFTWARE;
-	attr.config = PERF_COUNT_SW_CONTEXT_SWITCHES;
-	must(syscall(SYS_perf_event_open, &attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC),
-	     "an event that counts context switches");
 }
 
 // On every other CPU the events are there before the live patch comes and after it went. On the
