@@ -229,15 +229,16 @@ class Base(Series):
                 die(f"{path}: neither 'STATEMENT | CHANGE | WHY' nor a mutant with an indented reason: {first}")
         return {first: " ".join(rest) for first, *rest in found}
 
-    def subject(self):
-        """What a verdict is about, as a number: the tests, the configuration, and what the patches change
-        outside of Documentation/."""
+    def subject(self, arch=ARCH.folder):
+        """What a verdict is about, as a number: the tests, the configuration, what the patches change outside of
+        Documentation/, and the lists that the results are compared with, those for @arch among them if it is named."""
         sources = sorted(path for path in (TOP / "selftests").rglob("*") if path.suffix in (".cc", ".c", ".h"))
         changes = [(self.folder / patch).read_text(errors="replace").split("\n---\n", 1)[-1]
                    for patch in self.patches() if not patch.startswith("09")]
+        lists = [path for name in ("stock-fails", "skips") for path in (self.expect / name, self.expect / f"{name}.{arch}")
+                 if path.is_file()]
         return digest([*([self.feature_fails()] if part() and self.feature_fails().is_file() else []),
-                       *sorted(self.expect.glob("stock-fails*")), *sorted(self.expect.glob("skips*")),
-                       TOP / "Kconfig.fragment", *sources], "".join(changes))
+                       *lists, TOP / "Kconfig.fragment", *sources], "".join(changes))
 
 
 def live_subject(name):

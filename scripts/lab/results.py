@@ -36,10 +36,12 @@ def command_for(name: str) -> str:
 
 def digest_of(name: str) -> str:
     """What it would be measured on today; "" if the base is gone."""
-    one = ".".join(name.split(".")[:2]) if is_live(name) else name.split()[0]
+    one, _, arch = name.partition(" ")
+    if is_live(name):
+        one = ".".join(name.split(".")[:2])
     if one not in base.names():
         return ""
-    return base.live_subject(one) if is_live(name) else base.find(one).subject()
+    return base.live_subject(one) if is_live(name) else base.find(one).subject(arch)
 
 
 def is_current(name: str, entry: Entry) -> bool:

@@ -16,21 +16,24 @@ struct Ran {
 	std::string said;
 };
 
-/* A program beside this one, as root or without the right to load a program. */
-Ran run(const std::string &command, bool with_rights)
+/*
+ * A program beside this one, as root or without the right to load a program. The guest's root may have
+ * no shell of its architecture.
+ */
+Ran run(const char *program, bool with_rights, const char *option = nullptr)
 {
 	Ran ran = {};
 	Pipe output;
 	Child child([&] {
 		char path[PATH_MAX] = "";
 		const std::string folder(path, readlink("/proc/self/exe", path, sizeof(path)));
-		const std::string line = folder.substr(0, folder.rfind('/') + 1) + command;
+		const std::string file = folder.substr(0, folder.rfind('/') + 1) + program;
 
 		if (!with_rights)
 			become(NOBODY, 0);
 		dup2(output.in.get(), STDOUT_FILENO);
 		dup2(output.in.get(), STDERR_FILENO);
-		execl("/bin/sh", "sh", "-c", line.c_str(), nullptr);
+		execl(file.c_str(), program, option, nullptr);
 		return 127;
 	});
 	char buffer[4096];
@@ -55,7 +58,7 @@ TEST("probe.minimal.root", "C1", "perf_bpf_probe_minimal and perf_bpf_probe agre
 {
 	Event(breakpoint(hit)).close(); /* skips the test if there are no events */
 
-	const Ran probe = run("perf_bpf_probe --json", true),
+	const Ran probe = run("perf_bpf_probe", true, "--json"),
 		  minimal = run("perf_bpf_probe_minimal", true);
 
 	note("%s", minimal.said.c_str());
