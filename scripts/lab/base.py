@@ -235,8 +235,8 @@ class Base(Series):
         sources = sorted(path for path in (TOP / "selftests").rglob("*") if path.suffix in (".cc", ".c", ".h"))
         changes = [(self.folder / patch).read_text(errors="replace").split("\n---\n", 1)[-1]
                    for patch in self.patches() if not patch.startswith("09")]
-        lists = [path for name in ("stock-fails", "skips") for path in (self.expect / name, self.expect / f"{name}.{arch}")
-                 if path.is_file()]
+        lists = [path for name in ("stock-fails", "skips")
+                 for path in (self.expect / name, self.expect / f"{name}.{arch}") if path.is_file()]
         return digest([*([self.feature_fails()] if part() and self.feature_fails().is_file() else []),
                        *lists, TOP / "Kconfig.fragment", *sources], "".join(changes))
 

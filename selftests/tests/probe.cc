@@ -17,8 +17,8 @@ struct Ran {
 };
 
 /*
- * A program beside this one, as root or without the right to load a program. The guest's root may have
- * no shell of its architecture.
+ * A program beside this one, as root or without the right to load a program. Not by a shell: in a
+ * guest it may be of another architecture.
  */
 Ran run(const char *program, bool with_rights, const char *option = nullptr)
 {
