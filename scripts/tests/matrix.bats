@@ -13,7 +13,7 @@ measured() {
 	END
 	chmod +x "$programs/perf_bpf_filter"
 	cat >"$BUILD/${3-}/results-$1.json" <<-END
-		{"of": "$(bash -c ". '$SCRIPTS/lib.sh'; lab subject $1")",
+		{"of": "$(ARCH=${3:-x86} bash -c ". '$SCRIPTS/lib.sh'; lab subject $1")",
 		 "stock": {"logs": "$BUILD/linux-$1/stock-boot", "tests": {"a": "$2", "b": "fail"},
 		           "reasons": {"b": "7 of 900 hits lost, 3 detaches"}},
 		 "patched": {"logs": "$BUILD/linux-$1/patched-boot", "tests": {"a": "pass", "b": "pass"},
