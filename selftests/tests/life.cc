@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "lib/clock.h"
+#include "lib/cpus.h"
 #include "lib/gate.h"
 #include "lib/mount.h"
 #include "lib/program.h"
@@ -539,6 +540,43 @@ TEST("life.limit.enable", "C10",
 		EXPECT_EQ(filter.runs(), when(attached, LIMIT + HITS), "runs of the program");
 		EXPECT_EQ(Signals::count(SETSIG), LIMIT + HITS, "signals");
 		EXPECT_EQ(Signals::count(SETSIG, POLL_HUP), 1, "POLL_HUPs");
+	}
+}
+
+TEST("life.limit.again", "C10",
+     "a clock or a software event that used up its limit overflows again after each REFRESH")
+{
+	constexpr uint64_t TICK = 1'000'000; /* ns */
+	static void *const page = mmap(nullptr, sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE,
+				       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	static constexpr struct {
+		const char *what;
+		uint64_t config, period;
+		void (*hit)();
+	} kinds[] = {
+		{ "overflows of a CPU clock", PERF_COUNT_SW_CPU_CLOCK, TICK, [] { spin(3); } },
+		{ "overflows of a task clock", PERF_COUNT_SW_TASK_CLOCK, TICK, [] { spin(3); } },
+		{ "overflows by page faults", PERF_COUNT_SW_PAGE_FAULTS, 1,
+		  [] {
+			  *static_cast<volatile char *>(page) = 1;
+			  madvise(page, sysconf(_SC_PAGESIZE), MADV_DONTNEED);
+		  } },
+		{ "overflows by context switches", PERF_COUNT_SW_CONTEXT_SWITCHES, 1,
+		  be_rescheduled },
+	};
+
+	for (const auto &kind : kinds) {
+		Filter filter;
+		Event event(software(kind.config, kind.period));
+
+		filter.returns(1);
+		event.must_attach(filter);
+		for (uint64_t refreshes = 1; refreshes <= HITS; refreshes++) {
+			event.must_refresh(1);
+			for (int i = 0; i < 100 && filter.runs() < refreshes; i++)
+				kind.hit();
+			EXPECT_GE(filter.runs(), refreshes, kind.what);
+		}
 	}
 }
 
