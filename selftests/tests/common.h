@@ -91,7 +91,7 @@ inline void expect_delivered(const Ring &ring, uint64_t hits, CallSite at = Call
  * their contexts. Zero at first.
  */
 struct ContextSwap {
-	std::atomic<bool> sleeps, exited;
+	std::atomic<bool> waits, sleeps, exited;
 
 	/*
 	 * In the task that exits next. The switch back to it comes from the idle task, and does not
@@ -106,6 +106,7 @@ struct ContextSwap {
 	/* In the other task. Returns when the first has exited: then the caller sets @exited. */
 	void keep()
 	{
+		waits = true;
 		while (!sleeps)
 			sched_yield();
 		for (clock_t begun = clock(); clock() - begun < CLOCKS_PER_SEC / 500;)

@@ -52,13 +52,19 @@ static uint64_t left_after_exit_of_sibling()
 	event.enable();
 	other.enable();
 
+	/*
+	 * Each switch between the two swaps. Their number is odd if the first runs alone when the
+	 * event has been closed.
+	 */
 	Child first([&] {
-		while (!both.closed)
+		while (!both.closed || !both.swap.waits)
 			sched_yield();
 		both.swap.give_away();
 		return 0;
 	});
 	Child second([&] {
+		while (!both.closed)
+			usleep(1000);
 		both.swap.keep();
 		both.left = breakpoints_left();
 		return 0;
