@@ -20,16 +20,29 @@
 
 #if defined(__x86_64__)
 /*
- * Breakpoints and watchpoints share the debug registers; a wide or unaligned watchpoint takes
- * several.
+ * Breakpoints and watchpoints share the debug registers. gdbserver splits a wide or unaligned
+ * watchpoint into aligned pieces of 8, 4, 2 and 1 bytes. The kind comes from a peer: more pieces
+ * than the CPU has registers are not counted.
  */
 static size_t slots_of(const Place &place)
 {
+	constexpr size_t MORE_THAN_THERE_ARE = 16;
+	uint64_t at = place.address, left = std::max<uint64_t>(place.kind, 1);
+	size_t slots = 0;
+
 	if (place.type == '0')
 		return 0;
 	if (place.type == '1')
 		return 1;
-	return (place.address + std::max<uint64_t>(place.kind, 1) - 1) / 8 - place.address / 8 + 1;
+	for (; left && slots < MORE_THAN_THERE_ARE; slots++) {
+		uint64_t piece = 8;
+
+		while (piece > left || at % piece)
+			piece /= 2;
+		at += piece;
+		left -= piece;
+	}
+	return slots;
 }
 static constexpr uint8_t OUR_MACHINE = EM_X86_64;
 #else
@@ -107,6 +120,24 @@ static std::string why_not_here(pid_t pid)
 	return "";
 }
 
+/* The SIGTRAP of a hit stays pending in a thread that blocks it, and does not stop the thread. */
+static bool blocks_sigtrap(pid_t pid)
+{
+	const std::string tasks = "/proc/" + std::to_string(pid) + "/task/";
+
+	for (pid_t tid : threads_of(pid)) {
+		std::ifstream status(tasks + std::to_string(tid) + "/status");
+		uint64_t blocked = 0;
+
+		for (std::string word; status >> word;)
+			if (word == "SigBlk:")
+				status >> std::hex >> blocked;
+		if (blocked & 1ull << (SIGTRAP - 1))
+			return true;
+	}
+	return false;
+}
+
 static Fd load_program(const std::vector<std::string> &bytecode, const Registers &registers,
 		       std::string &why)
 {
@@ -179,12 +210,13 @@ std::string Breakpoints::insert(const Place &place, const std::string &request,
 	const auto known = filtered_.find(place);
 	std::string why;
 
+	if (blocks_sigtrap(place.pid))
+		return "is in a process with a thread that blocks SIGTRAP";
 	if (known != filtered_.end() && known->second.request == request &&
 	    !known->second.events.empty()) {
 		set_enabled(known->second, true);
 		return "";
 	}
-	drop(place);
 	if (!registers.known())
 		return "is in a program for another architecture";
 	if (why = why_not_here(place.pid); !why.empty())
@@ -197,9 +229,18 @@ std::string Breakpoints::insert(const Place &place, const std::string &request,
 		return why;
 	if (slots_taken(place.pid) >= slots_)
 		close_unused(place.pid);
+	/* In non-stop mode the earlier condition holds until the new one does, if there is room. */
+	if (slots_taken(place.pid) >= slots_)
+		drop(place);
 	if (slots_taken(place.pid) >= slots_)
 		return "finds all debug registers in use";
 	if (why = open_on_threads(place.pid, place.address, program, filtered.events); !why.empty())
+		return why;
+	/*
+	 * Meanwhile the process may have been let go, and may have executed a program with more
+	 * rights. Events that were open then are gone, as attr.sigtrap requires remove_on_exec.
+	 */
+	if (why = why_not_here(place.pid); !why.empty())
 		return why;
 	set_enabled(filtered, true);
 	filtered_[place] = std::move(filtered);

@@ -37,7 +37,8 @@ public:
 
 	/*
 	 * Inserts what gdb's packet @request asks for, whose conditions are @bytecode. Why not,
-	 * or nothing: then the hits that the conditions reject never leave the kernel.
+	 * or nothing: then the hits that the conditions reject never leave the kernel. If not, what
+	 * was at @place before may be in force still.
 	 */
 	std::string insert(const Place &place, const std::string &request,
 			   const std::vector<std::string> &bytecode, const Registers &registers);

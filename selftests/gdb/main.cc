@@ -181,6 +181,7 @@ private:
 	bool remove(const std::string &request);
 	void before(const std::string &request);
 	void after(const std::string &request, const std::string &reply);
+	void not_taken(const std::string &request);
 	/* Returns the reply for gdb. */
 	std::string stopped(std::string reply);
 
@@ -338,6 +339,32 @@ void Proxy::after(const std::string &request, const std::string &reply)
 	}
 }
 
+/*
+ * gdbserver continues to step through a range of addresses at each SIGTRAP there, unless it has a
+ * breakpoint of its own at pc. So gdb must step by single instructions.
+ */
+static std::string without_range_steps(const std::string &actions)
+{
+	std::string kept;
+
+	for (Text text(actions); !text.rest().empty();)
+		if (const std::string_view action = text.until(';'); action != "r")
+			kept += (kept.empty() ? "" : ";") + std::string(action);
+	return kept;
+}
+
+/* gdbserver has refused a breakpoint that was given up for another one, and gdb does not know. */
+void Proxy::not_taken(const std::string &request)
+{
+	const std::optional<PlaceRequest> parsed = parse_place(request, current_);
+
+	if (!parsed)
+		return;
+	breakpoints_.gdbserver_lacks(parsed->place);
+	say("the breakpoint at 0x%llx is lost: gdbserver does not insert it",
+	    static_cast<unsigned long long>(parsed->place.address));
+}
+
 /* Requests that are replied to once a thread has stopped; in non-stop mode some say OK at first. */
 static bool awaits_stop(std::string_view request)
 {
@@ -370,8 +397,14 @@ void Proxy::from_server(const Packet &packet)
 	const Request request = std::move(asked_.front());
 
 	asked_.pop_front();
-	if (request.for_gdb)
-		gdb_.send(awaits_stop(request.data) ? stopped(reply) : reply);
+	if (!request.for_gdb && reply != "OK")
+		not_taken(request.data);
+	if (request.for_gdb && awaits_stop(request.data))
+		gdb_.send(stopped(reply));
+	else if (request.for_gdb && filters_ && request.data == "vCont?")
+		gdb_.send(without_range_steps(plain(reply)));
+	else if (request.for_gdb)
+		gdb_.send(reply);
 	after(request.data, reply);
 }
 

@@ -686,6 +686,24 @@ void check_slots()
 			    "message that gdbserver evaluates what is left");
 }
 
+/* The kernel forces the SIGTRAP of gdbserver's breakpoint instruction, but not that of an event. */
+void check_blocked()
+{
+	Gdb gdb("break first_stage\n"
+		"run blocked 1000\n"
+		"break work if i == 500\n"
+		"continue\n"
+		"printf \"mark work %d\\n\", i\n"
+		"delete\n"
+		"continue\n"
+		"printf \"mark exit %d\\n\", $_exitcode\n");
+
+	gdb.expect_marks({ "work 500", "exit 0" });
+	if (kernel_rejects_sigtrap())
+		EXPECT_TRUE(gdb.has_said("a thread that blocks SIGTRAP"),
+			    "message that gdbserver evaluates the condition");
+}
+
 /* What a program cannot decide, gdb or gdbserver does. */
 void check_undecided()
 {
@@ -757,6 +775,7 @@ const struct Session {
 	  "when debug registers run out, gdbserver gets what is left and gdb its watchpoint",
 	  check_slots },
 	{ "undecided", "gdb and gdbserver decide what a program cannot", check_undecided },
+	{ "blocked", "a thread that blocks SIGTRAP stops where a condition holds", check_blocked },
 	{ "rights", "without the right to load a program gdb works as with gdbserver alone",
 	  check_rights },
 	{ "interrupt", "gdb can interrupt a tracee whose hits are rejected, and may die",

@@ -442,6 +442,10 @@ TEST("packets.condition", "C1", "gdbserver sees no packet of a condition that is
 		between.as_gdb(framed(request));
 		between.gdb_gets(framed("OK"));
 	}
+	between.as_gdb(framed("vCont?"));
+	between.server_gets(framed("vCont?"));
+	between.as_server(framed("vCont;c;C;t;s;S;r"));
+	between.gdb_gets(framed("vCont;c;C;t;s;S"));
 	/* Without the condition it is gdbserver's, which gdb then gives one. */
 	between.exchange(insert, "OK");
 	between.exchange(holds, "OK");

@@ -8,6 +8,7 @@
 #include <libgen.h>
 #include <limits.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -211,6 +212,30 @@ static void run_rounds(long n)
 	}
 }
 
+static void *loop_in_second_stage(void *n)
+{
+	while (stage < 2)
+		usleep(1000);
+	loop(*(long *)n, 0);
+	return NULL;
+}
+
+/* In a thread that blocks all signals. */
+static void run_blocked(long n)
+{
+	pthread_t thread;
+	sigset_t all, before;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &before);
+	if (pthread_create(&thread, NULL, loop_in_second_stage, &n))
+		return;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	first_stage(&operands);
+	stage = 2;
+	pthread_join(thread, NULL);
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
@@ -238,6 +263,8 @@ int main(int argc, char **argv)
 		run_library(n);
 	else if (!strcmp(what, "rounds"))
 		run_rounds(n);
+	else if (!strcmp(what, "blocked"))
+		run_blocked(n);
 	else
 		return 2;
 	if (nowhere)
