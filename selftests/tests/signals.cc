@@ -540,7 +540,7 @@ TEST("signals.sigtrap.exec.during", "C15",
 	EXPECT_EQ(died, 0, "new programs that did not exit with 0");
 }
 
-TEST("signals.sigtrap.exec.blocked", "C15", "the pending SIGTRAP of a hit does not survive exec()")
+static void exec_with_pending_sigtrap(bool close_before)
 {
 	const perf_event_attr attr = with_sigtrap(breakpoint(hit));
 
@@ -553,6 +553,8 @@ TEST("signals.sigtrap.exec.blocked", "C15", "the pending SIGTRAP of a hit does n
 		event.enable();
 		hit(0);
 		EXPECT_TRUE(is_pending(SIGTRAP), "SIGTRAP is pending before exec");
+		if (close_before)
+			event.close();
 		execlp("grep", "grep", "-q", "^SigPnd:.*[13579bdf].$", "/proc/self/status",
 		       nullptr);
 		return 2;
@@ -560,6 +562,17 @@ TEST("signals.sigtrap.exec.blocked", "C15", "the pending SIGTRAP of a hit does n
 
 	/* SIGTRAP is bit 4 of SigPnd. grep returns 1 if it finds no such line. */
 	EXPECT_STATUS(child.wait(), W_EXITCODE(1, 0), "grep for a pending SIGTRAP");
+}
+
+TEST("signals.sigtrap.exec.blocked", "C15", "the pending SIGTRAP of a hit does not survive exec()")
+{
+	exec_with_pending_sigtrap(false);
+}
+
+TEST("signals.sigtrap.exec.closed", "C15",
+     "the pending SIGTRAP of an event that is closed does not survive exec()")
+{
+	exec_with_pending_sigtrap(true);
 }
 
 TEST("signals.sigtrap.exec.others", "C2", "a pending SIGTRAP from another sender survives exec()")
