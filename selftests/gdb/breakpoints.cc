@@ -120,9 +120,14 @@ static std::string why_not_here(pid_t pid)
 	return "";
 }
 
-/* The SIGTRAP of a hit stays pending in a thread that blocks it, and does not stop the thread. */
+/*
+ * The SIGTRAP of a hit stays pending in a thread that blocks it, and does not stop the thread. A
+ * thread that the C library is creating does not count: it blocks the two signals of the library as
+ * well, which sigfillset(3) leaves out, and unblocks all before it runs the program's code.
+ */
 static bool blocks_sigtrap(pid_t pid)
 {
+	constexpr uint64_t TRAP = 1ull << (SIGTRAP - 1), LIBRARY = 3ull << 31; /* nptl(7) */
 	const std::string tasks = "/proc/" + std::to_string(pid) + "/task/";
 
 	for (pid_t tid : threads_of(pid)) {
@@ -132,7 +137,7 @@ static bool blocks_sigtrap(pid_t pid)
 		for (std::string word; status >> word;)
 			if (word == "SigBlk:")
 				status >> std::hex >> blocked;
-		if (blocked & 1ull << (SIGTRAP - 1))
+		if ((blocked & TRAP) && (blocked & LIBRARY) != LIBRARY)
 			return true;
 	}
 	return false;
