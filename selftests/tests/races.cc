@@ -329,6 +329,9 @@ static void check_turned_on_elsewhere(bool by_refresh)
 	const auto hit_and_wait = [&] {
 		const uint64_t before = turned_on;
 
+		/* A hit reaches the events in the order in which they have been enabled. */
+		slow.disable();
+		slow.enable();
 		hit(hits++);
 		counted = event.count();
 		while (counted == hits && turned_on == before)
@@ -337,9 +340,7 @@ static void check_turned_on_elsewhere(bool by_refresh)
 
 	filter.works(block, BLOCKS);
 	slow.must_attach(filter);
-	/* A hit reaches the events in the order in which they have been enabled. */
 	event.must_refresh(1);
-	slow.enable();
 	while (counted == hits && !bound.reached(hits)) {
 		hit_and_wait();
 		/* After ENABLE the event has no limit. */
