@@ -258,8 +258,9 @@ int disable(const char *file)
 	return 0;
 }
 
-// On every other CPU the events are there before the live patch comes and after it went. On the
-// rest they come and go meanwhile, so that it finds some of its own as it goes.
+// On every other CPU the events exist before the live patch is loaded and after it is unloaded. On
+// the rest they are opened and closed meanwhile, so that some that were opened with the live patch
+// loaded still exist when it is unloaded.
 void hit_on(int cpu)
 {
 	constexpr uint64_t ROUNDS = 5;
