@@ -2,6 +2,7 @@
 /* C1 and C2: the recipient of a hit's signal, its siginfo, and the effect of a limit on it. */
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -573,6 +574,62 @@ TEST("signals.sigtrap.exec.closed", "C15",
      "the pending SIGTRAP of an event that is closed does not survive exec()")
 {
 	exec_with_pending_sigtrap(true);
+}
+
+/* A file with @text that execve() can open: /proc/self/fd/N. */
+static Fd script(const std::string &text)
+{
+	Fd writer(memfd_create("script", 0));
+
+	if (write(writer.get(), text.data(), text.size()) != ssize_t(text.size()))
+		setup_failed("write", errno);
+	/* Without O_CLOEXEC: the interpreter opens it again. */
+	return Fd(open(("/proc/self/fd/" + std::to_string(writer.get())).c_str(), O_RDONLY));
+}
+
+static std::string path(const Fd &file)
+{
+	return "/proc/self/fd/" + std::to_string(file.get());
+}
+
+/* The kernel reads it in execve(), and grep searches this file. */
+static char status_file[] __attribute__((aligned(8))) = "/proc/self/status";
+
+TEST("signals.sigtrap.exec.closed.child", "C15",
+     "the SIGTRAP of a hit in execve() does not reach the new program if the parent closes the "
+     "inherited event before exec removes it")
+{
+	perf_event_attr attr =
+		with_sigtrap(breakpoint(Access::READ_WRITE, status_file, sizeof(uint64_t)));
+
+	need_kernel_hits();
+	attr.exclude_kernel = 0;
+	attr.inherit = 1;
+
+	Event event(attr);
+	/*
+	 * execve() copies the arguments, then opens the interpreter, and waits there until the
+	 * parent gives up its lease.
+	 */
+	Fd interpreter = script("#!/bin/grep -qf\n^SigPnd:.*[13579bdf].$\n");
+	Fd program = script("#!" + path(interpreter) + "\n");
+
+	if (fcntl(interpreter.get(), F_SETLEASE, F_WRLCK))
+		setup_failed("F_SETLEASE", errno);
+	block(SIGIO);
+	event.enable();
+
+	Child child([&] {
+		block(SIGTRAP);
+		execl(path(program).c_str(), "script", status_file, nullptr);
+		return 2;
+	});
+
+	while (fcntl(interpreter.get(), F_GETLEASE) == F_WRLCK)
+		usleep(1000);
+	event.close();
+	fcntl(interpreter.get(), F_SETLEASE, F_UNLCK);
+	EXPECT_STATUS(child.wait(), W_EXITCODE(1, 0), "grep for a pending SIGTRAP");
 }
 
 TEST("signals.sigtrap.exec.others", "C2", "a pending SIGTRAP from another sender survives exec()")
