@@ -179,15 +179,12 @@ static perf_event_attr breakpoint_at(uint64_t address)
 	return attr;
 }
 
-/*
- * Threads that start meanwhile, while gdb debugs in non-stop mode, inherit it from their creator.
- */
-static std::string open_on_threads(pid_t pid, uint64_t address, const Fd &program,
-				   std::vector<Fd> &events)
+static std::string open_on(const std::vector<pid_t> &threads, uint64_t address, const Fd &program,
+			   std::vector<Fd> &events)
 {
 	const perf_event_attr attr = breakpoint_at(address);
 
-	for (pid_t tid : threads_of(pid)) {
+	for (pid_t tid : threads) {
 		Fd event = open_event(attr, tid);
 
 		if (!event.valid() && errno == ESRCH)
@@ -199,6 +196,28 @@ static std::string open_on_threads(pid_t pid, uint64_t address, const Fd &progra
 		events.push_back(std::move(event));
 	}
 	return events.empty() ? "is in a process that has no threads" : "";
+}
+
+/*
+ * In non-stop mode, threads run meanwhile. A thread inherits the breakpoint if its creator has it
+ * already, but not if its creator comes later in the list. So this starts again if a thread has
+ * started or exited.
+ */
+static std::string open_on_threads(pid_t pid, uint64_t address, const Fd &program,
+				   std::vector<Fd> &events)
+{
+	constexpr int TRIES = 100;
+
+	for (int i = 0; i < TRIES; i++) {
+		const std::vector<pid_t> threads = threads_of(pid);
+
+		events.clear();
+		if (std::string why = open_on(threads, address, program, events); !why.empty())
+			return why;
+		if (threads_of(pid) == threads)
+			return "";
+	}
+	return "is in a process whose threads start and exit all the time";
 }
 
 static void set_enabled(Filtered &filtered, bool on)

@@ -340,8 +340,9 @@ void Proxy::after(const std::string &request, const std::string &reply)
 }
 
 /*
- * gdbserver continues to step through a range of addresses at each SIGTRAP there, unless it has a
- * breakpoint of its own at pc. So gdb must step by single instructions.
+ * While gdbserver steps through a range of addresses, it does not report a SIGTRAP in that range,
+ * unless it has inserted a breakpoint at pc itself. So that hits of filters are reported, gdb must
+ * step by single instructions.
  */
 static std::string without_range_steps(const std::string &actions)
 {

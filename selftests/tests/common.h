@@ -24,6 +24,14 @@ template <typename Body> void in_child(Body body, CallSite at = CallSite::of_cal
 	expect_as(status_text, child.wait(), 0, "the child", at.file, at.line);
 }
 
+/* The exit code in a status of waitpid(2). A child that was killed has none. */
+inline int exit_code(int status)
+{
+	if (!WIFEXITED(status))
+		fail("expected that the child exits, but it was %s", status_text(status).c_str());
+	return WEXITSTATUS(status);
+}
+
 /* Whether a hit that a program rejects sends no SIGTRAP: else perf_bpf_gdb passes everything on. */
 inline bool kernel_rejects_sigtrap()
 {
@@ -118,8 +126,9 @@ struct ContextSwap {
 };
 
 /*
- * Calls @open in a task, forks, and lets the parent exit with the context of its child. Then calls
- * @work with the event in the child, and returns the result. The caller must run on one CPU only.
+ * Opens an event by @open() in a task, forks, and lets the parent exit with the context of its
+ * child. Then calls @work with the event in the child, and returns the result. The caller must run
+ * on one CPU only.
  */
 template <typename Open, typename Work>
 uint64_t after_exit_with_context_of_child(Open open, Work work)
@@ -131,11 +140,11 @@ uint64_t after_exit_with_context_of_child(Open open, Work work)
 	};
 	auto &both = shared_with_children<Both>();
 
-	Event(open())
-		.close(); /* Skips the test here if there are no such events, not in the child. */
+	/* Skips the test here if there are no such events, not in the child. */
+	open().close();
 
 	Child parent([&] {
-		Event event(open());
+		auto event = open();
 
 		event.enable();
 		if (fork()) {

@@ -1,26 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The cookie that a program sees in children: C7. */
+#include <cerrno>
 #include <thread>
 
+#include "lib/gate.h"
 #include "tests/common.h"
 
 static constexpr uint64_t COOKIE = 0xC00C'1E00'0000'0001;
+
+static Fd must_link(const Filter &filter, const Event &event, uint64_t cookie)
+{
+	int err;
+	Fd link = filter.link(event, &err, cookie);
+
+	if (!link.valid())
+		setup_failed("bpf_link_create", err);
+	return link;
+}
 
 /* @body hits HITS times in a child of the task that has the event. */
 template <typename Body> static void check_inherited_cookie(Body body)
 {
 	Filter filter(Program::CHECKS_COOKIE);
-	int err;
 	Event event(inherited(breakpoint(hit)));
 	/*
 	 * If all events of a task were inherited, the kernel could swap the contexts of parent and
 	 * child, and the child would hit the parent's event, whose cookie is always right.
 	 */
 	Event not_inherited(breakpoint(hit_other));
-	Fd link = filter.link(event, &err, COOKIE);
+	const Fd link = must_link(filter, event, COOKIE);
 
-	if (!link.valid())
-		setup_failed("bpf_link_create", err);
 	filter.checks(COOKIE, 0);
 	event.enable();
 	hit_times(HITS);
@@ -54,4 +63,55 @@ TEST("cookie.inherited.grandchild", "C7", "a grandchild inherits the cookie with
 
 		EXPECT_STATUS(child.wait(), 0, "the child");
 	});
+}
+
+TEST("cookie.inherited.replaced", "C7",
+     "a child keeps program and cookie after its parent has attached another program")
+{
+	Filter before(Program::CHECKS_COOKIE), after(Program::CHECKS_COOKIE);
+	Gate ready, gate;
+	Event event(inherited(breakpoint(hit))), not_inherited(breakpoint(hit_other));
+	Fd link = must_link(before, event, COOKIE);
+
+	before.checks(COOKIE, 0);
+	after.checks(COOKIE + 1, 0);
+	event.enable();
+
+	Child child([&] {
+		link.close(); /* its copy */
+		ready.open();
+		gate.pass();
+		hit_times(HITS);
+		return 0;
+	});
+
+	ready.pass();
+	link.close();
+	link = must_link(after, event, COOKIE + 1);
+	hit_times(HITS);
+	gate.open();
+	EXPECT_STATUS(child.wait(), 0, "the child");
+	EXPECT_EQ(before.runs(), HITS, "runs of the child's program");
+	EXPECT_EQ(before.look().wrong_cookies, 0, "runs for the child that saw another cookie");
+	EXPECT_EQ(after.runs(), HITS, "runs of the parent's program");
+	EXPECT_EQ(after.look().wrong_cookies, 0, "runs for the parent that saw another cookie");
+}
+
+TEST("cookie.refused", "C7",
+     "an attachment that fails with EEXIST leaves the cookie of the attached program")
+{
+	Filter filter(Program::CHECKS_COOKIE), other;
+	Event event(breakpoint(hit));
+	const Fd link = must_link(filter, event, COOKIE);
+	int err;
+
+	filter.checks(COOKIE, 0);
+	event.enable();
+	EXPECT_FALSE(other.link(event, &err, COOKIE + 1).valid(), "a second link was created");
+	EXPECT_ERRNO(err, EEXIST, "attaching a second link");
+	hit_times(HITS);
+	EXPECT_ERRNO(event.attach(other), EEXIST, "attaching by ioctl");
+	hit_times(HITS);
+	EXPECT_EQ(filter.runs(), 2 * HITS, "runs of the program");
+	EXPECT_EQ(filter.look().wrong_cookies, 0, "runs that saw another cookie");
 }

@@ -142,6 +142,32 @@ TEST("denial.own_signal", "C15",
 	EXPECT_GT(Signals::count(SETSIG), 0, "signals for hits");
 }
 
+TEST("denial.own_signal.limit", "C2",
+     "a breakpoint on send_sigio() that its own signal hits sends POLL_HUP at its limit")
+{
+	const perf_event_attr attr = breakpoint_in_kernel("send_sigio");
+	const int cpu = usable_cpus().front();
+	Signals signals({ SETSIG, SIGIO });
+	Pipe pipe;
+
+	run_on(cpu);
+	if (fcntl(pipe.out.get(), F_SETOWN, getpid()) || fcntl(pipe.out.get(), F_SETFL, O_ASYNC))
+		setup_failed("F_SETOWN and O_ASYNC of a pipe", errno);
+	for (int limit : { 1, 2 }) {
+		Event event(attr, -1, cpu);
+		const uint64_t before = Signals::count(SETSIG, POLL_HUP);
+
+		event.async(SETSIG, gettid());
+		event.must_refresh(limit);
+		/* The SIGIO of the pipe is the first hit. */
+		if (write(pipe.in.get(), "", 1) != 1)
+			setup_failed("write to a pipe", errno);
+		usleep(100'000);
+		EXPECT_EQ(event.count(), limit, "hits of send_sigio()");
+		EXPECT_EQ(Signals::count(SETSIG, POLL_HUP) - before, 1, "POLL_HUPs");
+	}
+}
+
 static constexpr uint64_t ENOUGH = 1000;
 static volatile uint64_t word;
 static int faults_fd;

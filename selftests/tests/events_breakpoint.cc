@@ -224,6 +224,28 @@ TEST_OF("events.group.breakpoints", "C1",
 	"the programs of a group's leader and sibling each decide on their own hits",
 	check_group(breakpoint(hit), true))
 
+TEST("events.group.limit", "C10",
+     "a sibling that uses up its limit does not stop its leader, and REFRESH re-enables it")
+{
+	perf_event_attr attr = breakpoint(hit_other);
+
+	attr.disabled = 0;
+
+	Event leader(breakpoint(hit)), sibling(attr, 0, -1, &leader);
+	const auto hit_both = [] {
+		hit_times(HITS);
+		hit_other_times(HITS);
+	};
+
+	leader.enable();
+	for (uint64_t round = 1; round <= 3; round++) {
+		sibling.must_refresh(LIMIT);
+		hit_both();
+		EXPECT_EQ(sibling.count(), round * LIMIT, "hits counted by the sibling");
+		EXPECT_EQ(leader.count(), round * HITS, "hits counted by the leader");
+	}
+}
+
 TEST("events.group.software", "C1",
      "the program of a breakpoint decides on its hits in a group led by a task clock")
 {

@@ -454,6 +454,24 @@ static void check_callchain(Program program, perf_event_attr other_attr)
 	}
 }
 
+TEST("hardware.callchain.stack_id", "C2",
+     "bpf_get_stackid() of user frames uses the callchain that the PMU driver has taken")
+{
+	for (Context context : contexts_to_try()) {
+		Hits hits(context);
+		Filter filter(Program::GETS_STACK_ID);
+		Event event(with_user_callchain(hardware(CALLCHAIN)));
+
+		event.enable(filter);
+		for (uint64_t i = 1; i <= HITS; i++) {
+			hits.make(1);
+			EXPECT_EQ(filter.runs(), i, "runs of the program");
+			/* An errno is negative. */
+			EXPECT_GE(filter.look().stack_id, 0, "from bpf_get_stackid()");
+		}
+	}
+}
+
 TEST("hardware.callchain.frame", "C2",
      "bpf_get_stack() of one frame does not shorten a callchain taken by the PMU driver")
 {

@@ -77,10 +77,7 @@ static void other_process_sigtrap(bool accept)
 	event.enable(filter);
 	gate.open();
 
-	int status = child.wait();
-
-	EXPECT_TRUE(WIFEXITED(status), "the child exited");
-	EXPECT_EQ(WEXITSTATUS(status), when(accept, HITS), "SIGTRAPs in the child");
+	EXPECT_EQ(exit_code(child.wait()), when(accept, HITS), "SIGTRAPs in the child");
 	EXPECT_EQ(event.count(), HITS, "hits counted");
 }
 
@@ -435,8 +432,7 @@ static const bool added = [] {
 }();
 
 /* From each period to each other one, after different numbers of hits. */
-TEST("life.period.in_full", "C4",
-     "after IOC_PERIOD with period N, the next overflow is at the Nth hit")
+static void check_period_in_full(perf_event_attr attr, void (*hits_of)(uint64_t times))
 {
 	static const uint64_t periods[] = { 1, 2, 3, 7, 100 };
 	uint64_t early = 0, late = 0, irregular = 0;
@@ -445,25 +441,23 @@ TEST("life.period.in_full", "C4",
 		for (uint64_t after : periods)
 			for (uint64_t hits :
 			     { uint64_t(0), uint64_t(1), before - 1, before, before + 1 }) {
-				perf_event_attr attr = breakpoint(hit);
-
 				attr.sample_period = before;
 
 				Event event(attr);
 				Ring ring(event);
 
 				event.enable();
-				hit_times(hits);
+				hits_of(hits);
 				ring.drain();
 				ring.forget();
 				event.set_period(after);
-				hit_times(after - 1);
+				hits_of(after - 1);
 				ring.drain();
 				early += ring.samples() != 0;
-				hit_times(1);
+				hits_of(1);
 				ring.drain();
 				late += ring.samples() != 1;
-				hit_times(after);
+				hits_of(after);
 				ring.drain();
 				irregular += ring.samples() != 2;
 			}
@@ -472,25 +466,21 @@ TEST("life.period.in_full", "C4",
 	EXPECT_EQ(irregular, 0, "pairs of periods without exactly two samples");
 }
 
+TEST_OF("life.period.in_full", "C4",
+	"after IOC_PERIOD with period N, the next overflow is at the Nth hit",
+	check_period_in_full(breakpoint(hit), hit_times))
+
 TEST("life.period.tracepoint", "C4",
      "after IOC_PERIOD with period N, a tracepoint event overflows at its Nth hit")
 {
-	constexpr uint64_t PERIOD = 3;
 	perf_event_attr attr = software(id_of_tracepoint("syscalls/sys_enter_getppid"), 1);
 
 	attr.type = PERF_TYPE_TRACEPOINT;
 	attr.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_ADDR;
-
-	Event event(attr);
-	Ring ring(event);
-
-	event.enable();
-	event.set_period(PERIOD);
-	for (uint64_t i = 1; i <= 2 * PERIOD; i++) {
-		syscall(SYS_getppid);
-		ring.drain();
-		EXPECT_EQ(ring.samples(), i / PERIOD, "samples");
-	}
+	check_period_in_full(attr, [](uint64_t times) {
+		while (times--)
+			syscall(SYS_getppid);
+	});
 }
 
 TEST("life.period.throttle", "C4",
@@ -728,9 +718,10 @@ TEST("life.exit.wakeup", "C2",
 
 /*
  * Attaching or detaching changes the event that was opened and the tasks that inherit it later, but
- * not tasks that have inherited it before.
+ * not tasks that have inherited it before. A grandchild inherits it later, though from a child that
+ * has inherited it before.
  */
-static void check_after_fork(bool detach)
+static void check_after_fork(bool detach, bool grandchild)
 {
 	Filter filter;
 	Gate ready, gate;
@@ -743,11 +734,19 @@ static void check_after_fork(bool detach)
 	event.enable();
 
 	Child child([&] {
+		const auto hits = [] {
+			hit_times(HITS);
+			return 0;
+		};
+
 		link.close(); /* its copy */
+
+		/* The same for the contexts of child and grandchild. */
+		Event not_inherited(breakpoint(hit_other));
+
 		ready.open();
 		gate.pass();
-		hit_times(HITS);
-		return 0;
+		return grandchild ? Child(hits).wait() : hits();
 	});
 
 	ready.pass();
@@ -762,18 +761,28 @@ static void check_after_fork(bool detach)
 	gate.open();
 	EXPECT_STATUS(child.wait(), 0, "the child");
 	EXPECT_EQ(for_parent, when(!detach, HITS), "runs of the program for the parent");
-	EXPECT_EQ(filter.runs() - for_parent, when(detach, HITS),
-		  "runs of the program for the child");
+	EXPECT_EQ(filter.runs() - for_parent, when(detach != grandchild, HITS),
+		  grandchild ? "runs of the program for the grandchild"
+			     : "runs of the program for the child");
 	EXPECT_EQ(event.count(), 2 * HITS, "hits counted");
 }
 
 TEST_OF("life.attached_late", "C2",
 	"a program that is attached after a fork does not filter hits of the child",
-	check_after_fork(false))
+	check_after_fork(false, false))
+
+TEST_OF("life.attached_late.grandchild", "C2",
+	"a program that is attached after a fork filters hits of a task that the child creates",
+	check_after_fork(false, true))
 
 TEST_OF("life.detached_late", "C2",
 	"a program that is detached after a fork still filters hits of the child",
-	check_after_fork(true))
+	check_after_fork(true, false))
+
+TEST_OF("life.detached_late.grandchild", "C2",
+	"a program that is detached after a fork does not filter hits of a task that the child "
+	"creates",
+	check_after_fork(true, true))
 
 TEST("life.no_inherit", "C3",
      "without attr.inherit, hits of threads and child processes are not counted")
@@ -842,7 +851,7 @@ public:
 		, id_(info_of_program(filter_->prog_fd()).id)
 	{
 	}
-	const Filter &filter() const { return *filter_; }
+	Filter &filter() { return *filter_; }
 	void close() { filter_.reset(); }
 	/* Closes the descriptors, and expects that the attachment keeps the program. */
 	void expect_attached()
@@ -953,6 +962,36 @@ static void gone_with_exec(AttachedProgram &program)
 		execlp("sleep", "sleep", "1000", nullptr);
 		fail("exec of sleep: %s", errno_name(errno).c_str());
 	});
+}
+
+/*
+ * exec() waits for the exit of the other thread. The SIGTRAP of that context switch is pending when
+ * exec() removes the event.
+ */
+static void gone_with_exec_and_sigtrap(AttachedProgram &program)
+{
+	constexpr int TIMES = 10;
+	perf_event_attr attr = with_sigtrap(software(PERF_COUNT_SW_CONTEXT_SWITCHES, 1));
+	const sigset_t traps = set_of({ SIGTRAP });
+
+	attr.exclude_kernel = 0;
+	Event(attr).close(); /* skips the test without attr.sigtrap */
+	program.filter().returns(1);
+	for (int i = 0; i < TIMES; i++) {
+		Child child([&] {
+			Event event(attr);
+
+			sigprocmask(SIG_BLOCK, &traps, nullptr);
+			std::thread(pause).detach();
+			event.enable(program.filter());
+			execlp("true", "true", nullptr);
+			return 1;
+		});
+
+		EXPECT_STATUS(child.wait(), 0, "the child");
+	}
+	program.close();
+	program.expect_freed();
 }
 
 /* Children and grandchildren that have inherited the event exit before it is closed. */
@@ -1117,6 +1156,9 @@ static const struct {
 	{ "kill", "a program is freed when the process that holds its event is killed",
 	  gone_with_a_kill },
 	{ "exec", "a program is freed when exec() closes its event", gone_with_exec },
+	{ "exec_sigtrap",
+	  "a program is freed when exec() removes its event, whose SIGTRAP is pending",
+	  gone_with_exec_and_sigtrap },
 	{ "children", "a program that children have inherited is freed when its event is closed",
 	  gone_with_children },
 	{ "failed_forks", "a program that failed forks have inherited is freed with its event",

@@ -4,11 +4,13 @@
 
 #include <atomic>
 #include <iterator>
+#include <optional>
 #include <thread>
 #include <vector>
 
 #include "harness/race.h"
 #include "tests/common.h"
+#include "tests/meanwhile.h"
 
 static constexpr int SECONDS = 6;
 static volatile uint64_t words[8];
@@ -33,12 +35,37 @@ static int breakpoints_left()
 	return n;
 }
 
+/* A breakpoint on words[0], alone or in a group whose leader takes no slot. Both are inherited. */
+class Inherited {
+public:
+	explicit Inherited(bool grouped)
+	{
+		perf_event_attr attr = inherited(on_word(0));
+
+		if (grouped) {
+			leader_.emplace(inherited(software(PERF_COUNT_SW_DUMMY)));
+			attr.disabled = 0;
+		}
+		event_.emplace(attr, 0, -1, leader_ ? &*leader_ : nullptr);
+	}
+	void enable() { (leader_ ? *leader_ : *event_).enable(); }
+	void close()
+	{
+		event_->close();
+		if (leader_)
+			leader_->close();
+	}
+
+private:
+	std::optional<Event> leader_, event_;
+};
+
 /*
  * Of two children with the same inherited breakpoint, the first exits with the context of the
  * second. Before that, their parent has closed another event that both have inherited. Returns the
  * number of breakpoints that the second can still open.
  */
-static uint64_t left_after_exit_of_sibling()
+static uint64_t left_after_exit_of_sibling(bool grouped)
 {
 	struct Both {
 		ContextSwap swap;
@@ -46,7 +73,7 @@ static uint64_t left_after_exit_of_sibling()
 		std::atomic<uint64_t> left;
 	};
 	auto &both = shared_with_children<Both>();
-	Event event(inherited(on_word(0)));
+	Inherited event(grouped);
 	Event other(inherited(counter(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_DUMMY)));
 
 	event.enable();
@@ -82,25 +109,32 @@ static uint64_t left_after_exit_of_sibling()
  * A breakpoint occupies a slot of the task for which it was opened. If the parent exits with the
  * context of its child, it must not release the slot of the child's breakpoint.
  */
-TEST("life.inherited.slots", "C15",
-     "after its parent exits, a child cannot open more breakpoints than the CPU has slots")
+static void check_inherited_slots(bool grouped)
 {
-	const perf_event_attr attr = inherited(on_word(0));
-
 	run_on(usable_cpus().front());
 
 	const int all = breakpoints_left();
 
 	for (int round = 0; round < 10; round++) {
 		uint64_t left = after_exit_with_context_of_child(
-			[&] { return attr; }, [](Event &) { return breakpoints_left(); });
+			[&] { return Inherited(grouped); },
+			[](Inherited &) { return breakpoints_left(); });
 
 		EXPECT_EQ(left, all - 1u,
 			  "breakpoints available to the child besides the inherited one");
-		EXPECT_EQ(left_after_exit_of_sibling(), all - 1u,
+		EXPECT_EQ(left_after_exit_of_sibling(grouped), all - 1u,
 			  "breakpoints available to a child after the exit of a sibling");
 	}
 }
+
+TEST_OF("life.inherited.slots", "C15",
+	"after its parent exits, a child cannot open more breakpoints than the CPU has slots",
+	check_inherited_slots(false))
+
+TEST_OF("life.inherited.slots.group", "C15",
+	"after its parent exits, a child with an inherited group cannot open more breakpoints than "
+	"the CPU has slots",
+	check_inherited_slots(true))
 
 /*
  * Counting the slots of a task and taking one must be atomic. Otherwise two threads that open the
@@ -154,5 +188,6 @@ TEST("life.slots.together", "C15",
 	note("%lu rounds for the last of %d breakpoints, opened %lu times", rounds, all,
 	     taken.load());
 	EXPECT_EQ(taken, rounds, "breakpoints opened, one per round");
+	EXPECT_GE(rounds, MEETINGS, "rounds");
 	EXPECT_EQ(breakpoints_left(), all, "breakpoints available afterwards");
 }

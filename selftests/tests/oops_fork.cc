@@ -49,6 +49,7 @@ static void fork_on(int seconds)
 			waitpid(pid, nullptr, 0);
 	}
 	note("%lu forks", forks);
+	EXPECT_GE(forks, MEETINGS, "forks meanwhile");
 }
 
 static constexpr int FORK_SECONDS = 10;
@@ -96,6 +97,7 @@ static void race_fork(Forker forker)
 		detached = detaching.rounds();
 	}
 	note("%lu detaches", detached);
+	EXPECT_GE(detached, MEETINGS, "detaches meanwhile");
 }
 
 TEST_OF("oops.detach_fork.task", "C8", "closing a link is safe while the task of its event forks",

@@ -17,8 +17,8 @@ struct Ran {
 };
 
 /*
- * A program beside this one, as root or without the right to load a program. Not by a shell: in a
- * guest it may be of another architecture.
+ * Runs a program from the folder of this one, as root or without the right to load a program. It
+ * is executed without a shell, which in a guest may be of another architecture.
  */
 Ran run(const char *program, bool with_rights, const char *option = nullptr)
 {
@@ -41,7 +41,7 @@ Ran run(const char *program, bool with_rights, const char *option = nullptr)
 	output.in.close();
 	for (ssize_t n; (n = read(output.out.get(), buffer, sizeof(buffer))) > 0;)
 		ran.said.append(buffer, n);
-	ran.code = WEXITSTATUS(child.wait());
+	ran.code = exit_code(child.wait());
 	return ran;
 }
 

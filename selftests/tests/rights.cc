@@ -163,15 +163,10 @@ static bool allowed(const Right &right, uint64_t capabilities, int level, bool l
 
 static int tried(const Right &right, const Scene &scene, uint64_t capabilities)
 {
-	int status = Child([&] {
-			     become(NOBODY, capabilities);
-			     return right.act(scene);
-		     }).wait();
-
-	if (!WIFEXITED(status))
-		fail("expected an exit code, got %s: the process that tries",
-		     status_text(status).c_str());
-	return WEXITSTATUS(status);
+	return exit_code(Child([&] {
+				 become(NOBODY, capabilities);
+				 return right.act(scene);
+			 }).wait());
 }
 
 static void check_right(const Right &right)
@@ -477,10 +472,10 @@ TEST("rights.kernel_breakpoint", "C15",
 	run_on(usable_cpus().front());
 
 	const auto reveal = [&] {
-		return WEXITSTATUS(Child([&] {
-					   become(NOBODY, 0);
-					   return revealed_at(text);
-				   }).wait());
+		return exit_code(Child([&] {
+					 become(NOBODY, 0);
+					 return revealed_at(text);
+				 }).wait());
 	};
 	const int nothing = reveal();
 

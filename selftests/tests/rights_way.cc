@@ -253,14 +253,10 @@ static void need_tokens(const Uses &)
 /* Runs a test with a copy of this program, @file, and returns the exit code. */
 static int run_as(const char *file)
 {
-	const int status = Child([&] {
-				   execl(file, "debugger", "effects.sample.rejected", nullptr);
-				   return errno;
-			   }).wait();
-
-	if (!WIFEXITED(status))
-		fail("expected an exit code, got %s: %s", status_text(status).c_str(), file);
-	return WEXITSTATUS(status);
+	return exit_code(Child([&] {
+				 execl(file, "debugger", "effects.sample.rejected", nullptr);
+				 return errno;
+			 }).wait());
 }
 
 static constexpr int SKIPPED_ALL = 4;

@@ -7,11 +7,14 @@
 #include <sys/wait.h>
 
 #include <cerrno>
+#include <fstream>
+#include <string>
 #include <thread>
 
 #include "lib/gate.h"
 #include "lib/program.h"
 #include "tests/common.h"
+#include "tests/tracing.h"
 
 static void mask(int how, int sig)
 {
@@ -115,7 +118,7 @@ static void check_owning_process(Verdict verdict)
 	hit_for(F_OWNER_PID, owner.pid(), verdict);
 	EXPECT_FALSE(is_pending(SETSIG), "a signal for another process is pending here");
 	end_events(SETSIG, owner.pid());
-	EXPECT_EQ(WEXITSTATUS(owner.wait()), delivered(verdict), "signals to the process");
+	EXPECT_EQ(exit_code(owner.wait()), delivered(verdict), "signals to the process");
 }
 
 /* The process group consists of this process, which is its leader, and a child. */
@@ -128,7 +131,7 @@ static void check_owning_group(Verdict verdict)
 	for (pid_t pid : { getpid(), other.pid() })
 		end_events(SETSIG, pid);
 	EXPECT_EQ(events_received(SETSIG), delivered(verdict), "signals to the leader");
-	EXPECT_EQ(WEXITSTATUS(other.wait()), delivered(verdict), "signals to the leader's child");
+	EXPECT_EQ(exit_code(other.wait()), delivered(verdict), "signals to the leader's child");
 }
 
 static const struct {
@@ -247,17 +250,18 @@ TEST("signals.limit.late", "C2",
  * off. Here the breakpoint is on a kernel function that runs, with interrupts off, for each event
  * of a group that is disabled.
  */
-TEST("signals.limit.interrupts_off", "C2",
-     "no hit is delivered above the limit while interrupts are off")
+static void check_limit_with_interrupts_off(const perf_event_attr &attr, bool takes_program)
 {
 	constexpr int MEMBERS = 5;
-	const perf_event_attr attr = breakpoint_in_kernel("perf_swevent_del");
 	const perf_event_attr member = software(PERF_COUNT_SW_DUMMY);
 	const int cpu = usable_cpus().front();
 
 	run_on(cpu);
 
 	for (bool attached : { false, true }) {
+		if (attached && !takes_program)
+			break;
+
 		Filter filter;
 		Signals signals({ SETSIG });
 		Event event(attr, -1, cpu), leader(member);
@@ -289,6 +293,14 @@ TEST("signals.limit.interrupts_off", "C2",
 		EXPECT_EQ(ring.samples(), 2, "samples after another REFRESH");
 	}
 }
+
+TEST_OF("signals.limit.interrupts_off", "C2",
+	"no hit is delivered above the limit while interrupts are off",
+	check_limit_with_interrupts_off(breakpoint_in_kernel("perf_swevent_del"), true))
+
+TEST_OF("signals.limit.interrupts_off.kprobe", "C2",
+	"no hit of a kprobe is delivered above the limit while interrupts are off",
+	check_limit_with_interrupts_off(kprobe_on("perf_swevent_del"), false))
 
 /*
  * An exiting child wakes up readers of the event, which must not send a signal for a rejected hit.
@@ -541,6 +553,19 @@ TEST("signals.sigtrap.exec.during", "C15",
 	EXPECT_EQ(died, 0, "new programs that did not exit with 0");
 }
 
+/*
+ * Executes grep for a pending SIGTRAP, which is bit 4 of SigPnd (of the thread) and of ShdPnd (of
+ * the process). grep returns 1 if it finds none.
+ */
+static int exec_grep(const char *pattern)
+{
+	execlp("grep", "grep", "-q", pattern, "/proc/self/status", nullptr);
+	return 2;
+}
+
+static constexpr char OF_THREAD[] = "^SigPnd:.*[13579bdf].$",
+		      OF_PROCESS[] = "^ShdPnd:.*[13579bdf].$";
+
 static void exec_with_pending_sigtrap(bool close_before)
 {
 	const perf_event_attr attr = with_sigtrap(breakpoint(hit));
@@ -556,12 +581,9 @@ static void exec_with_pending_sigtrap(bool close_before)
 		EXPECT_TRUE(is_pending(SIGTRAP), "SIGTRAP is pending before exec");
 		if (close_before)
 			event.close();
-		execlp("grep", "grep", "-q", "^SigPnd:.*[13579bdf].$", "/proc/self/status",
-		       nullptr);
-		return 2;
+		return exec_grep(OF_THREAD);
 	});
 
-	/* SIGTRAP is bit 4 of SigPnd. grep returns 1 if it finds no such line. */
 	EXPECT_STATUS(child.wait(), W_EXITCODE(1, 0), "grep for a pending SIGTRAP");
 }
 
@@ -574,6 +596,30 @@ TEST("signals.sigtrap.exec.closed", "C15",
      "the pending SIGTRAP of an event that is closed does not survive exec()")
 {
 	exec_with_pending_sigtrap(true);
+}
+
+/* The number of signals that are queued for the user, who must not exceed RLIMIT_SIGPENDING. */
+static uint64_t queued_signals()
+{
+	std::ifstream status("/proc/self/status");
+	uint64_t queued = 0;
+
+	for (std::string word; status >> word;)
+		if (word == "SigQ:")
+			status >> queued;
+	return queued;
+}
+
+TEST("signals.sigtrap.exec.freed", "C15",
+     "a SIGTRAP that exec() drops no longer counts against RLIMIT_SIGPENDING")
+{
+	constexpr uint64_t TIMES = 20;
+	const uint64_t before = queued_signals();
+
+	for (uint64_t i = 0; i < TIMES; i++)
+		exec_with_pending_sigtrap(false);
+	/* Other processes of the user may have signals, too. */
+	EXPECT_LT(queued_signals(), before + TIMES, "queued signals");
 }
 
 /* A file with @text that execve() can open: /proc/self/fd/N. */
@@ -627,26 +673,37 @@ TEST("signals.sigtrap.exec.closed.child", "C15",
 
 	while (fcntl(interpreter.get(), F_GETLEASE) == F_WRLCK)
 		usleep(1000);
-	event.close();
+
+	/* Before 6.12, close() waits for the SIGTRAP. */
+	std::thread closing([&] { event.close(); });
+
+	usleep(100'000);
 	fcntl(interpreter.get(), F_SETLEASE, F_UNLCK);
+	closing.join();
 	EXPECT_STATUS(child.wait(), W_EXITCODE(1, 0), "grep for a pending SIGTRAP");
 }
 
 TEST("signals.sigtrap.exec.others", "C2", "a pending SIGTRAP from another sender survives exec()")
 {
-	Child child([&] {
-		Event event(with_sigtrap(breakpoint(hit)));
+	const perf_event_attr attr = with_sigtrap(breakpoint(hit));
 
-		block(SIGTRAP);
-		event.enable();
-		syscall(SYS_tgkill, getpid(), gettid(), SIGTRAP);
-		hit(0);
-		execlp("grep", "grep", "-q", "^SigPnd:.*[13579bdf].$", "/proc/self/status",
-		       nullptr);
-		return 2;
-	});
+	Event(attr).close();
+	for (bool to_process : { false, true }) {
+		Child child([&] {
+			Event event(attr);
 
-	EXPECT_STATUS(child.wait(), 0, "grep for a pending SIGTRAP");
+			block(SIGTRAP);
+			event.enable();
+			if (to_process)
+				kill(getpid(), SIGTRAP);
+			else
+				syscall(SYS_tgkill, getpid(), gettid(), SIGTRAP);
+			hit(0);
+			return exec_grep(to_process ? OF_PROCESS : OF_THREAD);
+		});
+
+		EXPECT_STATUS(child.wait(), 0, "grep for a pending SIGTRAP");
+	}
 }
 
 TEST("signals.sigtrap.by_register", "C1",

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 
 #include <cerrno>
+#include <sstream>
 #include <cstdio>
 #include <cstdlib>
 #include <atomic>
@@ -21,37 +22,14 @@
 #include "lib/program.h"
 #include "lib/ptrace.h"
 #include "tests/common.h"
+#include "tests/tracing.h"
 #include "tests/throttled.h"
-
-/* The number in a one-line file, or -1. */
-static long number_in(const char *path)
-{
-	char text[32] = {};
-	Fd fd(open(path, O_RDONLY | O_CLOEXEC));
-
-	if (!fd.valid() || read(fd.get(), text, sizeof(text) - 1) <= 0)
-		return -1;
-	return strtol(text, nullptr, 10);
-}
 
 /* Hits the tracing events below. */
 static void getppid_times(uint64_t times)
 {
 	for (uint64_t i = 0; i < times; i++)
 		syscall(SYS_getppid);
-}
-
-static perf_event_attr tracing_event(uint32_t type)
-{
-	perf_event_attr attr = {};
-
-	attr.type = type;
-	attr.size = sizeof(attr);
-	attr.sample_period = 1;
-	attr.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_ADDR;
-	attr.wakeup_events = 1;
-	attr.disabled = 1;
-	return attr;
 }
 
 static perf_event_attr tracepoint()
@@ -63,19 +41,6 @@ static perf_event_attr tracepoint()
 }
 
 static constexpr char sys_getppid[] = SYSCALL_SYMBOL("getppid");
-
-static perf_event_attr kprobe_on(const char *symbol)
-{
-	long type = number_in("/sys/bus/event_source/devices/kprobe/type");
-
-	if (type < 0)
-		unavailable("no kprobe events (CONFIG_KPROBE_EVENTS)");
-
-	perf_event_attr attr = tracing_event(type);
-
-	attr.kprobe_func = reinterpret_cast<uintptr_t>(symbol);
-	return attr;
-}
 
 static perf_event_attr kprobe()
 {
@@ -248,15 +213,14 @@ TEST("tracing.raw_tracepoint", "C5",
  * A uprobe is inserted into the memory of the task for which its event was opened. If the parent
  * exits with the context of its child, it must not remove the uprobe from the child.
  */
-TEST("tracing.uprobe.inherited", "C3",
-     "an inherited uprobe event counts in the child after its parent has exited")
+static void check_inherited_uprobe(const perf_event_attr &attr)
 {
 	run_on(usable_cpus().front());
 
 	/* Only a few rounds, because closing a uprobe takes seconds on PREEMPT_RT. */
 	for (int round = 0; round < 3; round++) {
 		uint64_t hits =
-			after_exit_with_context_of_child([] { return inherited(uprobe()); },
+			after_exit_with_context_of_child([&] { return Event(inherited(attr)); },
 							 [](Event &event) {
 								 uint64_t before = event.count();
 
@@ -266,6 +230,61 @@ TEST("tracing.uprobe.inherited", "C3",
 
 		EXPECT_EQ(hits, HITS, "hits counted in the child");
 	}
+}
+
+TEST_OF("tracing.uprobe.inherited", "C3",
+	"an inherited uprobe event counts in the child after its parent has exited",
+	check_inherited_uprobe(uprobe()))
+
+/* A uprobe on hit() that is created in tracefs, as perf-probe(1) does. */
+class TracefsUprobe {
+public:
+	TracefsUprobe()
+	{
+		char path[PATH_MAX] = "";
+		const uint64_t offset = file_offset_of(reinterpret_cast<uintptr_t>(hit));
+		std::ostringstream command;
+
+		id_of_tracepoint("syscalls/sys_enter_getppid"); /* mounts tracefs */
+		if (access(FILE, W_OK))
+			unavailable("no uprobe events (CONFIG_UPROBE_EVENTS)");
+		if (readlink("/proc/self/exe", path, sizeof(path) - 1) < 0)
+			setup_failed("readlink of /proc/self/exe", errno);
+		command << "p:" << NAME << " " << path << ":" << offset;
+		if (!write(command.str()))
+			setup_failed("writing to uprobe_events", errno);
+	}
+	~TracefsUprobe() { write("-:perf_bpf_filter/hit"); }
+	TracefsUprobe(const TracefsUprobe &) = delete;
+
+	perf_event_attr attr() const
+	{
+		perf_event_attr attr = tracing_event(PERF_TYPE_TRACEPOINT);
+
+		attr.config = id_of_tracepoint(NAME);
+		return attr;
+	}
+
+private:
+	static constexpr char FILE[] = "/sys/kernel/tracing/uprobe_events";
+	static constexpr char NAME[] = "perf_bpf_filter/hit";
+
+	static bool write(const std::string &command)
+	{
+		/* Appends: truncating the file removes all uprobes. */
+		const Fd file(open(FILE, O_WRONLY | O_APPEND | O_CLOEXEC));
+
+		return ::write(file.get(), command.data(), command.size()) ==
+		       ssize_t(command.size());
+	}
+};
+
+TEST("tracing.uprobe.inherited.tracefs", "C3",
+     "an inherited event of a uprobe in tracefs counts in the child after its parent has exited")
+{
+	const TracefsUprobe uprobe;
+
+	check_inherited_uprobe(uprobe.attr());
 }
 
 TEST("tracing.uprobe_on_breakpoint", "C5",
@@ -458,6 +477,21 @@ TEST("tracing.query", "C5",
 	EXPECT_VALUE(id, info_of_program(tracing.prog_fd()).id,
 		     "program id of the tracepoint event");
 	EXPECT_ERRNO(query(on_hit, id), EOPNOTSUPP, "querying a breakpoint");
+}
+
+TEST("tracing.query.probe", "C5",
+     "BPF_TASK_FD_QUERY returns the program of a kprobe event and of a uprobe event")
+{
+	for (perf_event_attr (*attr)() : { kprobe, uprobe }) {
+		Filter filter(Program::ON_KPROBE);
+		Event event(attr());
+		__u32 id = 0;
+
+		EXPECT_ERRNO(query(event, id), ENOENT, "querying an event without a program");
+		event.must_attach(filter);
+		EXPECT_ERRNO(query(event, id), 0, "querying an event with a program");
+		EXPECT_VALUE(id, info_of_program(filter.prog_fd()).id, "program id");
+	}
 }
 
 TEST("tracing.tracepoint_gone", "C8", "a tracepoint program is freed with its event or its link")
