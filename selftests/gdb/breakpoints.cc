@@ -82,7 +82,7 @@ Breakpoints::Breakpoints()
 	}
 }
 
-/* The kernel's names of threads in /proc/PID/task. */
+/* The thread ids in /proc/PID/task. */
 static std::vector<pid_t> threads_of(pid_t pid)
 {
 	std::vector<pid_t> threads;
@@ -120,27 +120,61 @@ static std::string why_not_here(pid_t pid)
 	return "";
 }
 
-/*
- * The SIGTRAP of a hit stays pending in a thread that blocks it, and does not stop the thread. A
- * thread that the C library is creating does not count: it blocks the two signals of the library as
- * well, which sigfillset(3) leaves out, and unblocks all before it runs the program's code.
- */
-static bool blocks_sigtrap(pid_t pid)
+constexpr uint64_t TRAP = 1ull << (SIGTRAP - 1); /* in the masks of proc(5) */
+
+struct Masks {
+	uint64_t pending = 0, blocked = 0;
+};
+
+static Masks masks_of(pid_t pid, pid_t tid)
 {
-	constexpr uint64_t TRAP = 1ull << (SIGTRAP - 1), LIBRARY = 3ull << 31; /* nptl(7) */
-	const std::string tasks = "/proc/" + std::to_string(pid) + "/task/";
+	std::ifstream status("/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid) +
+			     "/status");
+	Masks masks;
+
+	for (std::string word; status >> word;)
+		if (word == "SigPnd:")
+			status >> std::hex >> masks.pending;
+		else if (word == "SigBlk:")
+			status >> std::hex >> masks.blocked;
+	return masks;
+}
+
+/*
+ * The SIGTRAP of a hit stays pending in a thread that blocks it, and does not stop the thread. The C
+ * library blocks all signals while it creates a thread, also the two of its own that sigfillset(3)
+ * leaves out. Which signals the thread blocks afterwards cannot be seen.
+ */
+static std::string why_not_in_all_threads(pid_t pid)
+{
+	constexpr uint64_t LIBRARY = 3ull << 31; /* nptl(7) */
 
 	for (pid_t tid : threads_of(pid)) {
-		std::ifstream status(tasks + std::to_string(tid) + "/status");
-		uint64_t blocked = 0;
+		const uint64_t blocked = masks_of(pid, tid).blocked;
 
-		for (std::string word; status >> word;)
-			if (word == "SigBlk:")
-				status >> std::hex >> blocked;
-		if ((blocked & TRAP) && (blocked & LIBRARY) != LIBRARY)
-			return true;
+		if (blocked & TRAP)
+			return (blocked & LIBRARY) == LIBRARY
+				       ? "is in a process with a thread that is just starting, and "
+					 "may block SIGTRAP"
+				       : "is in a process with a thread that blocks SIGTRAP";
 	}
-	return false;
+	return "";
+}
+
+std::set<pid_t> Breakpoints::threads_that_do_not_stop() const
+{
+	std::set<pid_t> processes, found;
+
+	for (auto &[pid, address] : addresses_)
+		processes.insert(pid);
+	for (pid_t pid : processes)
+		for (pid_t tid : threads_of(pid)) {
+			const Masks masks = masks_of(pid, tid);
+
+			if (masks.pending & masks.blocked & TRAP)
+				found.insert(tid);
+		}
+	return found;
 }
 
 static Fd load_program(const std::vector<std::string> &bytecode, const Registers &registers,
@@ -193,6 +227,8 @@ static std::string open_on(const std::vector<pid_t> &threads, uint64_t address, 
 			return errno == ENOSPC
 				       ? "finds all debug registers in use"
 				       : std::string("cannot be opened: ") + strerror(errno);
+		fcntl(event.get(), F_SETOWN, getpid());
+		fcntl(event.get(), F_SETFL, O_ASYNC);
 		events.push_back(std::move(event));
 	}
 	return events.empty() ? "is in a process that has no threads" : "";
@@ -232,10 +268,10 @@ std::string Breakpoints::insert(const Place &place, const std::string &request,
 				const Registers &registers)
 {
 	const auto known = filtered_.find(place);
-	std::string why;
+	std::string why = why_not_in_all_threads(place.pid);
 
-	if (blocks_sigtrap(place.pid))
-		return "is in a process with a thread that blocks SIGTRAP";
+	if (!why.empty())
+		return why;
 	if (known != filtered_.end() && known->second.request == request &&
 	    !known->second.events.empty()) {
 		set_enabled(known->second, true);

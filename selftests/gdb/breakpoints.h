@@ -14,7 +14,7 @@
 #include "gdb/registers.h"
 #include "lib/fd.h"
 
-/* What a Z or z packet names: "0,ADDRESS,KIND", and the same number may be in several processes. */
+/* What a Z or z packet names: "0,ADDRESS,KIND", in the process to which such packets apply. */
 struct Place {
 	pid_t pid;
 	char type; /* '0' software, '1' hardware, '2' to '4' watchpoints */
@@ -24,7 +24,10 @@ struct Place {
 	auto operator<=>(const Place &) const = default;
 };
 
-/* A perf breakpoint on every thread of a process, whose program is the condition. */
+/*
+ * A perf breakpoint on every thread of a process, whose program is the condition. Each hit that it
+ * accepts also sends SIGIO to this process.
+ */
 struct Filtered {
 	std::string request; /* gdb's packet, for gdbserver */
 	std::vector<Fd> events;
@@ -66,6 +69,12 @@ public:
 	/* The process has exited, was detached, or runs another program. */
 	void forget(pid_t pid);
 	void forget_all();
+
+	/*
+	 * Threads that have hit and do not stop, because they block SIGTRAP. insert() does not know
+	 * of them if they have started, or have blocked it, since.
+	 */
+	std::set<pid_t> threads_that_do_not_stop() const;
 
 	/*
 	 * Whether a thread may have hit at @address, even if gdb has removed the breakpoint

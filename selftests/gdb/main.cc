@@ -7,7 +7,9 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -21,6 +23,7 @@
 #include "gdb/packet.h"
 #include "gdb/registers.h"
 #include "gdb/support.h"
+#include "lib/args.h"
 
 static const char usage[] =
 	"usage: perf_bpf_gdb [PROGRAM [ARGUMENT...]]\n"
@@ -33,18 +36,22 @@ static const char usage[] =
 	"breakpoints into BPF programs. gdbserver evaluates those that have no translation.\n"
 	"  --attach PID         debugs a running process\n"
 	"  --connect HOST:PORT  uses a gdbserver that is running on this machine\n"
-	"  -h, --help           this text\n";
+	"  -h, --help           this text\n"
+	"  --version            the version\n";
 
-/* On stderr, which gdb shows to its user. */
+/* On stderr, which gdb shows to its user. By one write(2): gdbserver writes there, too. */
 __attribute__((format(printf, 1, 2))) static void say(const char *format, ...)
 {
+	static constexpr char name[] = "perf_bpf_gdb: ";
+	char line[1024];
 	va_list args;
 
-	fputs("perf_bpf_gdb: ", stderr);
+	memcpy(line, name, sizeof(name));
 	va_start(args, format);
-	vfprintf(stderr, format, args);
+	vsnprintf(line + strlen(name), sizeof(line) - sizeof(name), format, args);
 	va_end(args);
-	fputc('\n', stderr);
+	strcat(line, "\n");
+	fputs(line, stderr);
 }
 
 namespace {
@@ -148,12 +155,26 @@ Stop::Stop(std::string_view reply)
 
 /* Milliseconds for a side whose buffers are full to read, once the other one is gone. */
 constexpr int PATIENCE = 1000;
+/* Milliseconds until the SIGTRAP of a hit is pending in a thread that blocks it. */
+constexpr int LOOK_AGAIN = 100;
+
+/* SIGIO, which says that a condition holds: readable once it has come. */
+Fd sigio_fd()
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGIO);
+	sigprocmask(SIG_BLOCK, &set, nullptr);
+	return Fd(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+}
 
 class Proxy {
 public:
 	Proxy(Connection gdb, Connection server, bool filters)
 		: gdb_(std::move(gdb))
 		, server_(std::move(server))
+		, accepted_(sigio_fd())
 		, filters_(filters)
 	{
 	}
@@ -182,6 +203,7 @@ private:
 	void before(const std::string &request);
 	void after(const std::string &request, const std::string &reply);
 	void not_taken(const std::string &request);
+	void look_for_threads_that_do_not_stop();
 	/* Returns the reply for gdb. */
 	std::string stopped(std::string reply);
 
@@ -191,6 +213,8 @@ private:
 	};
 
 	Connection gdb_, server_;
+	const Fd accepted_;
+	bool look_again_ = false; /* the SIGTRAP follows SIGIO, when the thread leaves the kernel */
 	const bool filters_;
 	std::deque<Request> asked_; /* of gdbserver, and not replied to yet */
 	Breakpoints breakpoints_;
@@ -199,6 +223,7 @@ private:
 	std::string description_; /* as far as gdb has read it */
 	Registers registers_;
 	std::set<std::string> refused_; /* requests that the user was told of */
+	std::set<pid_t> not_stopped_; /* threads that the user was told of */
 };
 
 /* Waits for packets, and for the sides to take some; false once one of the two is gone. */
@@ -207,12 +232,17 @@ bool Proxy::pass_on()
 	const auto output = [](const Connection &side) {
 		return pollfd{ side.has_output() ? side.out() : -1, POLLOUT, 0 };
 	};
-	pollfd fds[] = {
-		{ gdb_.in(), POLLIN, 0 }, { server_.in(), POLLIN, 0 }, output(gdb_), output(server_)
-	};
+	pollfd fds[] = { { gdb_.in(), POLLIN, 0 },
+			 { server_.in(), POLLIN, 0 },
+			 output(gdb_),
+			 output(server_),
+			 { accepted_.get(), POLLIN, 0 } };
+	const int ready = poll(fds, std::size(fds), look_again_ ? LOOK_AGAIN : -1);
 
-	if (poll(fds, std::size(fds), -1) < 0)
+	if (ready < 0)
 		return errno == EINTR;
+	if (fds[4].revents || (look_again_ && !ready))
+		look_for_threads_that_do_not_stop();
 	if (fds[2].revents)
 		gdb_.write_some();
 	if (fds[3].revents)
@@ -226,6 +256,19 @@ bool Proxy::pass_on()
 	while (std::optional<Packet> packet = gdb_.next())
 		from_gdb(*packet);
 	return !gdb_.stuck() && !server_.stuck();
+}
+
+void Proxy::look_for_threads_that_do_not_stop()
+{
+	signalfd_siginfo info;
+
+	look_again_ = read(accepted_.get(), &info, sizeof(info)) > 0;
+	for (pid_t tid : breakpoints_.threads_that_do_not_stop())
+		if (not_stopped_.insert(tid).second)
+			say("thread %d has hit a breakpoint whose condition holds, but does not "
+			    "stop, because it blocks SIGTRAP; use \"set breakpoint "
+			    "condition-evaluation host\"",
+			    tid);
 }
 
 void Proxy::ask_server(const std::string &request, bool for_gdb)
@@ -460,15 +503,39 @@ std::string Proxy::stopped(std::string reply)
 	return reply;
 }
 
-/* The other end of @socket is standard input and output of gdbserver. */
-void run_gdbserver(int socket, std::vector<std::string> arguments)
+/*
+ * gdbserver, which exits once its input is closed, unless it has never got a packet: then it tries to
+ * read for ever.
+ */
+class Gdbserver {
+public:
+	/* @socket is its standard input and output. */
+	void run(int socket, std::vector<std::string> arguments);
+	~Gdbserver()
+	{
+		constexpr int STEP = 10, FOR_ITSELF = 3000, AFTER_KILL = 1000; /* ms */
+
+		for (int waited = 0; pid_ > 0 && waited < FOR_ITSELF + AFTER_KILL; waited += STEP) {
+			if (waitpid(pid_, nullptr, WNOHANG))
+				return;
+			if (waited == FOR_ITSELF)
+				kill(pid_, SIGKILL);
+			usleep(1000 * STEP);
+		}
+	}
+
+private:
+	pid_t pid_ = -1;
+};
+
+void Gdbserver::run(int socket, std::vector<std::string> arguments)
 {
 	std::vector<char *> argv;
-	const pid_t pid = fork();
 
-	if (pid < 0)
+	pid_ = fork();
+	if (pid_ < 0)
 		say("fork: %s", strerror(errno));
-	if (pid)
+	if (pid_)
 		return;
 	dup2(socket, STDIN_FILENO);
 	dup2(socket, STDOUT_FILENO);
@@ -521,6 +588,27 @@ Fd connect_to(const std::string &place)
 	return Fd();
 }
 
+/*
+ * Returns @code. gdb reads the message on stderr only if it can send its first packet, so wait until
+ * it has given up.
+ */
+int refused(int code)
+{
+	constexpr int MILLISECONDS = 1000;
+	pollfd gdb = { STDIN_FILENO, POLLIN, 0 };
+	char packet[256];
+
+	close(STDOUT_FILENO);
+	while (poll(&gdb, 1, MILLISECONDS) > 0 && read(gdb.fd, packet, sizeof(packet)) > 0)
+		;
+	return code;
+}
+
+bool is_number(const std::string &text)
+{
+	return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+}
+
 } // namespace
 
 int main(int argc, char **argv)
@@ -536,30 +624,47 @@ int main(int argc, char **argv)
 		fputs(usage, stdout);
 		return 0;
 	}
-	if (first == "--attach" && rest.size() == 1)
+	if (first == "--version") {
+		print_version();
+		return 0;
+	}
+	if (isatty(STDIN_FILENO)) {
+		say("gdb starts it, by (gdb) target extended-remote | perf_bpf_gdb ...");
+		return 2;
+	}
+	if (first == "--attach" && rest.size() == 1 && is_number(rest[0])) {
 		for_gdbserver = { "--attach", "-", rest[0] };
-	else if (first == "--")
+	} else if (first == "--attach") {
+		say("--attach takes the number of a process");
+		return refused(2);
+	} else if (first == "--") {
 		for_gdbserver = rest;
-	else if (first.empty())
+	} else if (first.empty()) {
 		for_gdbserver = { "--multi", "-" };
-	else if (!first.starts_with("-")) {
+	} else if (!first.starts_with("-")) {
 		for_gdbserver = arguments;
 		for_gdbserver.insert(for_gdbserver.begin(), "-");
 	} else if (first != "--connect" || rest.size() != 1) {
 		say("unknown arguments from %s on (try --help)", first.c_str());
-		return 2;
+		return refused(2);
 	}
+	if (first == "--" && std::find(rest.begin(), rest.end(), "-") == rest.end()) {
+		say("-- takes the arguments of gdbserver; one of them must be -");
+		return refused(2);
+	}
+
+	Gdbserver process;
 
 	/* A side that is gone shows when it is read from. */
 	signal(SIGPIPE, SIG_IGN);
 	if (first == "--connect") {
 		server = connect_to(rest[0]);
 		if (!server.valid())
-			return 1;
+			return refused(1);
 	} else {
 		SocketPair pair;
 
-		run_gdbserver(pair.there.get(), for_gdbserver);
+		process.run(pair.there.get(), for_gdbserver);
 		server = std::move(pair.here);
 	}
 

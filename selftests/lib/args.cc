@@ -36,6 +36,11 @@ static uint64_t number_for(const Option &option, const char *text)
 	return number;
 }
 
+void print_version()
+{
+	printf("%s %s\n", program_invocation_short_name, SUITE_VERSION);
+}
+
 char **parse_arguments(int argc, char **argv, const char *usage,
 		       std::initializer_list<Option> options)
 {
@@ -58,7 +63,7 @@ char **parse_arguments(int argc, char **argv, const char *usage,
 			exit(0);
 		}
 		if (c == VERSION) {
-			printf("%s %s\n", program_invocation_short_name, SUITE_VERSION);
+			print_version();
 			exit(0);
 		}
 

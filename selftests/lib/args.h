@@ -17,6 +17,9 @@ struct Option {
 /* Ends the process with exit code 2 and one line on stderr: the program's name, @what, @about. */
 [[noreturn]] void bad_usage(const char *what, const char *about = "");
 
+/* On stdout: the program's name and the version of the suite. */
+void print_version();
+
 /*
  * Sets the options from the arguments; -h and --help print @usage, --version the version. Returns
  * the remaining arguments, terminated by nullptr.

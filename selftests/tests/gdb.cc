@@ -4,9 +4,12 @@
  * emulated, so a session tries several things. A script says "mark ..." where it has stopped;
  * what it says must be exactly what the test expects.
  */
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -700,8 +703,53 @@ void check_blocked()
 
 	gdb.expect_marks({ "work 500", "exit 0" });
 	if (kernel_rejects_sigtrap())
-		EXPECT_TRUE(gdb.has_said("a thread that blocks SIGTRAP"),
+		EXPECT_TRUE(gdb.has_said("block SIGTRAP") || gdb.has_said("blocks SIGTRAP"),
 			    "message that gdbserver evaluates the condition");
+}
+
+/* As before, but the thread starts after gdb has inserted the breakpoint. */
+void check_blocked_later()
+{
+	if (!kernel_rejects_sigtrap())
+		unavailable("perf_bpf_gdb passes on all conditions");
+
+	Gdb gdb("break work if i == 500\n"
+		"run blocked 1000\n"
+		"printf \"mark exit %d\\n\", $_exitcode\n");
+
+	gdb.expect_marks({ "exit 0" });
+	EXPECT_TRUE(gdb.has_said("does not stop, because it blocks SIGTRAP"),
+		    "message that a thread has hit");
+}
+
+/* gdb goes away before it has said anything. */
+void check_unused()
+{
+	const double end = seconds_now() + SECONDS / 2;
+	bool left = true;
+
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	{
+		Child relay([] {
+			const int nothing = open("/dev/null", O_RDWR);
+			const std::string tracee = beside_us("perf_bpf_gdb_tracee"),
+					  program = beside_us("perf_bpf_gdb");
+
+			for (int fd : { STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO })
+				dup2(nothing, fd);
+			execl(program.c_str(), "perf_bpf_gdb", tracee.c_str(), "loop", "1",
+			      nullptr);
+			return 127;
+		});
+
+		EXPECT_STATUS(relay.wait(), 0, "perf_bpf_gdb");
+	}
+	/* What gdbserver has started is this process's to reap. */
+	while (left && seconds_now() < end) {
+		left = waitpid(-1, nullptr, WNOHANG) >= 0;
+		usleep(10'000);
+	}
+	EXPECT_FALSE(left, "gdbserver or its program is still there");
 }
 
 /* What a program cannot decide, gdb or gdbserver does. */
@@ -776,6 +824,10 @@ const struct Session {
 	  check_slots },
 	{ "undecided", "gdb and gdbserver decide what a program cannot", check_undecided },
 	{ "blocked", "a thread that blocks SIGTRAP stops where a condition holds", check_blocked },
+	{ "blocked_later", "perf_bpf_gdb names a thread that hits but does not stop",
+	  check_blocked_later },
+	{ "unused", "no gdbserver is left behind if gdb goes away before it has connected",
+	  check_unused },
 	{ "rights", "without the right to load a program gdb works as with gdbserver alone",
 	  check_rights },
 	{ "interrupt", "gdb can interrupt a tracee whose hits are rejected, and may die",

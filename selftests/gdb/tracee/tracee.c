@@ -67,12 +67,14 @@ static void loop(long n, int id)
 		work(i, id);
 }
 
-static pthread_barrier_t start;
+static pthread_barrier_t ready, start;
 
 static void *thread_main(void *id)
 {
-	if (*(long *)id % 100 < THREADS)
+	if (*(long *)id % 100 < THREADS) {
+		pthread_barrier_wait(&ready);
 		pthread_barrier_wait(&start);
+	}
 	loop(*(long *)id / 100, *(long *)id % 100);
 	return NULL;
 }
@@ -89,11 +91,13 @@ static void run_threads(long n)
 	pthread_t threads[THREADS];
 	long ids[THREADS + 1];
 
+	pthread_barrier_init(&ready, NULL, THREADS + 1);
 	pthread_barrier_init(&start, NULL, THREADS + 1);
 	for (int i = 0; i <= THREADS; i++)
 		ids[i] = n * 100 + i;
 	for (int i = 0; i < THREADS; i++)
 		pthread_create(&threads[i], NULL, thread_main, &ids[i]);
+	pthread_barrier_wait(&ready);
 	threads_wait();
 	pthread_barrier_wait(&start);
 	for (int i = 0; i < THREADS; i++)
@@ -217,6 +221,7 @@ static void *loop_in_second_stage(void *n)
 	while (stage < 2)
 		usleep(1000);
 	loop(*(long *)n, 0);
+	usleep(300 * 1000); /* It can be seen that a signal is pending. */
 	return NULL;
 }
 
