@@ -70,6 +70,9 @@ def kept(name):
     return f"{part() or 'results'}-{name}"
 
 
+subjects: typing.Dict[typing.Tuple[str, str], str] = {}  # of subject(), by base and architecture
+
+
 def find(name=None):
     part()
     name = name or "6.1"
@@ -231,14 +234,20 @@ class Base(Series):
 
     def subject(self, arch=ARCH.folder):
         """What a verdict is about, as a number: the tests, the configuration, what the patches change outside of
-        Documentation/, and the lists that the results are compared with, those for @arch among them if it is named."""
+        Documentation/, and the lists that the results are compared with, those for @arch among them if it is named.
+        In a process the first answer holds, even if somebody edits the series meanwhile."""
+        if (self.name, arch) not in subjects:
+            subjects[self.name, arch] = self.subject_of_now(arch)
+        return subjects[self.name, arch]
+
+    def subject_of_now(self, arch):
         sources = sorted(path for path in (TOP / "selftests").rglob("*") if path.suffix in (".cc", ".c", ".h"))
         changes = [(self.folder / patch).read_text(errors="replace").split("\n---\n", 1)[-1]
                    for patch in self.patches() if not patch.startswith("09")]
         lists = [path for name in ("stock-fails", "skips")
                  for path in (self.expect / name, self.expect / f"{name}.{arch}") if path.is_file()]
         return digest([*([self.feature_fails()] if part() and self.feature_fails().is_file() else []),
-                       *lists, TOP / "Kconfig.fragment", *sources], "".join(changes))
+                       *lists, TOP / "Kconfig.fragment", TOP / "scripts/allow-splats", *sources], "".join(changes))
 
 
 def live_subject(name):

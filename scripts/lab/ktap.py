@@ -7,7 +7,7 @@ import typing
 from lab import printable
 
 RESULT = re.compile(r"(ok|not ok) ([0-9]{1,6}) ([A-Za-z0-9_.-]+)(?: # (SKIP)[ -~]*)?")
-LINE = re.compile(r"^(ok|not ok) \d+ ?(.*?)( # SKIP.*)?$", re.M)
+LINE = re.compile(r"^(ok|not ok) \d+ ?(.*?)( # (?i:SKIP).*)?$", re.M)
 # What the suite prints last of all, from counts of its own.
 TOTALS = re.compile(r"# Totals: pass:([0-9]+) fail:([0-9]+) xfail:0 xpass:0 skip:([0-9]+) error:0")
 # A line for progress to count.

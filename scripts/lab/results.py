@@ -112,9 +112,9 @@ def pairs(results: Entry, figures: typing.Callable[[Entry, str], typing.Dict[str
 
 
 def verified(name: str) -> typing.Optional[Entry]:
-    """The entry of part "verify"; None if the run ended with complaints."""
+    """The entry of part "verify"; None if the run ended with complaints, or was not of the base as it is."""
     results = read(name)
-    if results.get("verdict", "fail" if results.get("complaints") else "pass") != "pass":
+    if results.get("verdict", "fail" if results.get("complaints") else "pass") != "pass" or results.get("with"):
         return None
     one, _, other = name.partition(" ")
     rules = results["suite"].rules
@@ -142,10 +142,10 @@ def note(command: str, counts: str, name: str, figure: typing.Union[float, str])
     """Leaves the figure of a run that was as it must be in the build folder, for make results."""
     folder = BUILD / "runs"
     folder.mkdir(parents=True, exist_ok=True)
+    name = f"{name} {arch.ARCH.folder}".strip()
     file = re.sub(r"[^\w.]+", "-", f"{command} {name}").strip("-")
     replace(folder / f"{file}.json", json.dumps(
-        {"command": command, "counts": counts, "name": f"{name} {arch.ARCH.folder}".strip(), "figure": figure,
-         "of": digest_of(name)}) + "\n")
+        {"command": command, "counts": counts, "name": name, "figure": figure, "of": digest_of(name)}) + "\n")
 
 
 def update(data: Entry) -> typing.List[str]:
@@ -165,7 +165,8 @@ def update(data: Entry) -> typing.List[str]:
         if entry := verified(name):
             take(data["verify"], "verify", name, entry)
         else:
-            taken.append(f"{command_for(name)} ended with complaints: not recorded; repeat it")
+            taken.append(f"{command_for(name)} ended with complaints, or had KSRC, VERSION or RACE_SECONDS set: "
+                         "not recorded; repeat it")
     for other in ("", *(name for name in arch.names() if name != "x86")):
         for name, entry in priced(other).items():
             take(data["bench"], "bench", name, entry)

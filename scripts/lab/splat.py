@@ -19,7 +19,7 @@ SPLAT = re.compile(r"""
     | unreferenced\ object               # kmemleak
     | new\ suspected\ memory\ leaks
     | trying\ to\ register\ non-static\ key
-    | rcu:\ INFO:.*(stall|self-detected)
+    | INFO:.*(detected\ stall|self-detected)   # RCU, and its tasks
     | INFO:\ task\ .*\ blocked\ (?:in\ I/O\ wait\ )?for
     | watchdog:\ BUG
     | hard\ LOCKUP
@@ -33,6 +33,22 @@ SPLAT = re.compile(r"""
     | unchecked\ MSR\ access\ error
     | Uhhuh\.\ NMI\ received
     | Unexpected\ kernel\ single-step\ exception  # arm64
+    | int3:\ 0000\ \[\#                   # up to 6.11 without "Oops: "
+    | PANIC:\ double\ fault
+    | Internal\ error:                  # arm64
+    | huh,\ entered\ softirq
+    | exited\ with\ (?:preempt_count|irqs\ disabled)
+    | scheduling\ from\ the\ idle\ thread
+    | NOHZ\ tick-stop\ error
+    | irq\ \d+:\ no\w+\ cared
+    | No\ irq\ handler\ for\ vector
+    | non-responsive\ CSD\ lock
+    | ref_ctr\ going\ negative
+    | percpu:\ allocation\ failed
+    | ODEBUG:\ Out\ of\ memory
+    | Kernel\ memory\ leak\ detector\ disabled
+    | INFO:\ lockdep\ is\ turned\ off
+    | printk\ messages\ dropped          # and a splat may be among them
 """, re.VERBOSE)
 # The time of a line of the kernel, with the caller if it prints that.
 TIME = re.compile(r"\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])? ")
@@ -107,7 +123,7 @@ def splats(console, allowed=None):
 
 def stale_int3(console, found):
     """Whether the first of the splats found is an int3 that is not in memory, where the CPU has found it."""
-    if not found or "Oops: int3" not in found[0]["line"]:
+    if not found or "int3: 0000" not in found[0]["line"]:
         return False
-    code = re.compile(r"\bCode: (?:\w\w )*(\w\w) <\w\w>").search(console, console.index("Oops: int3"))
+    code = re.compile(r"\bCode: (?:\w\w )*(\w\w) <\w\w>").search(console, console.index("int3: 0000"))
     return bool(code and code[1] != "cc")

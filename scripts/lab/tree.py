@@ -202,6 +202,7 @@ def fetch(base):
     if folder := ksrc_folder():
         return copy_ksrc(base, folder)
     version = os.environ.get("VERSION")
+    base.subject()  # what this run is about, even if the series is edited meanwhile
     return Work(base, pathlib.Path(say(SCRIPTS / "fetch", base.name, *([version] if version else []))))
 
 
@@ -239,10 +240,16 @@ class Work:
         """verify builds the patched kernel; the stock one only where Debian ships none of that source."""
         for kernel in sorted(kernels):
             if self.image(kernel).is_file():
+                if kernel == "patched" and not self.is_applied():
+                    die(f"{self.patched} is of an earlier series; run make verify BASE={self.base.name} first")
                 continue
             if kernel != "stock" or not self.image("patched").is_file():
                 die(f"nothing built in {self.folder / kernel}; run make verify BASE={self.base.name} first")
             self.build(kernel)
+
+    def is_applied(self):
+        """Whether the patched tree has this very series: apply leaves a note of what it has applied."""
+        return read(self.patched / ".series-applied").strip() == self.base.digest()
 
     def build_selftests(self):
         build_selftests(self.stock, self.folder)
@@ -326,6 +333,7 @@ class Work:
         """Boots an image, or the kernel of a name that Debian ships, and runs a command in it; the outcome
         is for others to judge."""
         out.mkdir(parents=True, exist_ok=True)
+        (out / "boot.json").unlink(missing_ok=True)
         log = out.with_name(out.name + ".log")
         boot = [SCRIPTS / "boot-image", image, out] if isinstance(image, str) else \
             [SCRIPTS / "boot", "--accel", os.environ.get("ACCEL") or "auto", "--out", out]
@@ -358,3 +366,13 @@ class Ran:
     def why(self):
         """What is wrong with a boot that did not end by the command's own exit."""
         return f"boot ended with {self.code}: {next(iter(self.said()), '')}".rstrip(": ")
+
+    def cut_short(self):
+        """What is wrong with a run of the suite, whatever its tests say; "" if its results are whole."""
+        if self.code > 1:
+            return self.why()
+        try:
+            results = ktap.parse("TAP version " + self.output.partition("TAP version ")[2])
+        except ktap.Bad as error:
+            return str(error)
+        return "" if self.exit == ("fail" in results.values()) else f"exit code {self.exit} does not fit the results"

@@ -91,6 +91,8 @@ def read_oops(folder):
         died = guest["splats"][0]["test"] if guest.get("splats") else None
         if not died:
             return ran, "the kernel crashed before the first test"
+        if died in ran or guest["exit"] is not None:
+            return ran, f"the kernel complains during {died}, but does not crash: {guest['splats'][0]['line']}"
         ran[died] = "dies"
     elif guest["error"]:
         return ran, guest["error"]

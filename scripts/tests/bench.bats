@@ -55,6 +55,7 @@ built() {
 		mkdir -p "$BUILD/linux-6.1.9-1/$kernel/obj/arch/x86/boot"
 		echo "$kernel" >"$BUILD/linux-6.1.9-1/$kernel/obj/arch/x86/boot/bzImage"
 	done
+	applied "$BUILD/linux-6.1.9-1/patched"
 	command_is apt-cache 'echo "linux-source-6.1 | 6.1.9-1 | archive"'
 	command_is make 'exit 0'
 	fake_qemu

@@ -23,6 +23,11 @@ command_is() {
 	chmod +x "$T/bin/$1"
 }
 
+# applied TREE: the note that apply leaves in a tree that has the series for 6.1.
+applied() {
+	(cd "${TOP:-$SCRIPTS/..}/scripts" && python3 -B -c 'from lab import base; print(base.find("6.1").digest())') >"$1/.series-applied"
+}
+
 # A tree with a version, two sources, and a Makefile that "configures" and "builds".
 fake_tree() {
 	local tree=$1 version=${2:-6.1.9}
@@ -104,8 +109,11 @@ eval "$FAKE_GUEST"'
 # The log of a run with the given KTAP lines, as scripts/boot leaves it: guest_ran DIR OUTCOME KTAP. Its probe says that
 # the kernel is one without defects; see probe_says.
 guest_ran() {
+	local exit=null
+
 	mkdir -p "$T/$1"
-	echo "{\"outcome\": \"$2\", \"exit\": $([ "$2" = failed ] && echo 1 || echo 0), \"accel\": \"tcg\", \"seconds\": 4.2, \"kernel\": \"6.1.9\", \"splats\": ${SPLATS:-[]}}" \
+	case $2 in passed) exit=0 ;; failed) exit=1 ;; esac
+	echo "{\"outcome\": \"$2\", \"exit\": ${EXIT:-$exit}, \"accel\": \"tcg\", \"seconds\": 4.2, \"kernel\": \"6.1.9\", \"splats\": ${SPLATS:-[]}}" \
 		>"$T/$1/boot.json"
 	{
 		echo "guest-init: up"

@@ -258,6 +258,16 @@ wrong() {
 	grep -q '^ok .*stock: oops.fork fails, as listed' "$T/results.tap"
 	python3 -c 'import json, sys; found = json.load(open(sys.argv[1])); assert found["deadly"] == ["oops.exec"] and found["stock"]["tests"]["oops.fork"] == "fail"' "$T/results.json"
 
+	# A kernel that complains and goes on has not crashed, and neither has one whose test has ended.
+	SPLATS='[{"line": "WARNING: a", "test": "oops.exec"}]' EXIT=0 guest_ran exec splat 'TAP version 13\n1..1\n'
+	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails" --oops "$T/exec" --oops "$T/fork"
+	[ "$status" -eq 1 ]
+	[[ $output == *"WRONG  stock: oops.*: the kernel complains during oops.exec, but does not crash: WARNING: a"* ]]
+	SPLATS='[{"line": "WARNING: a", "test": "oops.exec"}]' guest_ran exec splat 'TAP version 13\n1..1\nok 1 oops.exec\n'
+	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails" --oops "$T/exec" --oops "$T/fork"
+	[ "$status" -eq 1 ]
+	[[ $output == *"WRONG  stock: oops.*: the kernel complains during oops.exec, but does not crash: WARNING: a"* ]]
+
 	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails" --oops "$T/fork" --tap "$T/results.tap"
 	[ "$status" -eq 1 ]
 	grep -q '^not ok .*oops.exec: is listed as crashing the kernel and did not: not run' "$T/results.tap"

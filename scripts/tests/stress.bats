@@ -6,6 +6,7 @@ load common
 built() {
 	mkdir -p "$BUILD/linux-6.1.9-1/stock" "$BUILD/linux-6.1.9-1/patched/obj/arch/x86/boot"
 	echo patched >"$BUILD/linux-6.1.9-1/patched/obj/arch/x86/boot/bzImage"
+	applied "$BUILD/linux-6.1.9-1/patched"
 	command_is apt-cache 'echo "linux-source-6.1 | 6.1.9-1 | archive"'
 	command_is make 'exit 0'
 	fake_qemu
@@ -113,6 +114,13 @@ assert [(r['hits'], r['lost'], r['exit']) for r in s['runs']] == [(1000, 0, 0)] 
 	guest_says "" 0
 	run "$SCRIPTS/stress" --check 6.1
 	[ "$status" -eq 1 ]
+}
+
+@test "stress: a kernel of an earlier series is not measured" {
+	built
+	echo earlier >"$BUILD/linux-6.1.9-1/patched/.series-applied"
+	run "$SCRIPTS/stress" 6.1
+	one_line "stress: $BUILD/linux-6.1.9-1/patched is of an earlier series; run make verify BASE=6.1 first"
 }
 
 @test "stress: the selftests do not build" {

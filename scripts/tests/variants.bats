@@ -25,7 +25,10 @@ prepare() {
 	export FAKE_GUEST='up; while [ $# -gt 0 ]; do [ "$1" != -kernel ] || image=$2; [ "$1" != -append ] || append=$2; shift; done
 results() {
 	local name number=0 code=0
+	local -A of=([+]=0 [-]=0 [=]=0)
+	printf "TAP version 13\n1..%s\n" $# >>"$output"
 	for name; do
+		of[${name:0:1}]=$((of[${name:0:1}] + 1))
 		number=$((number + 1))
 		case $name in
 		-*) echo "# ${name#-}: expected 1 hit, got 0 (t.cc:1)" && echo "not ok $number ${name#-}" && code=1 ;;
@@ -33,6 +36,7 @@ results() {
 		=*) echo "ok $number ${name#=} # SKIP" ;;
 		esac
 	done >>"$output"
+	echo "# Totals: pass:${of[+]} fail:${of[-]} xfail:0 xpass:0 skip:${of[=]} error:0" >>"$output"
 	echo "exit $code" >"$verdict"
 }
 '"$1"
@@ -107,6 +111,7 @@ told() {
 		mkdir -p "$work/$kernel/obj/arch/x86/boot" "$work/selftests"
 		touch "$work/$kernel/obj/arch/x86/boot/bzImage"
 	done
+	TOP=$T/top applied "$work/patched"
 	command_is true ''
 	cp "$T/bin/true" "$work/selftests/perf_bpf_filter"
 	verb soak 6.1 19
@@ -115,6 +120,9 @@ told() {
 	[[ $output == *"ok 14 soak: stock, 1 CPUs, preempt=full"* ]]
 	[[ $output == *"ok 19 soak: patched, 1 CPUs, preempt=none, cold"* ]]
 	grep -q "fault_around_bytes.*drop_caches" "$work/soak/command"
+	FAKE_GUEST='up; printf "TAP version 13\n1..5\nok 1 t.a\nBail out! fork: EAGAIN\n" >>"$output"; echo "exit 1" >"$verdict"' verb soak 6.1 1
+	[ "$status" -eq 1 ]
+	[[ $output == *"not ok 1 soak: patched, 1 CPUs, preempt=none: not KTAP: Bail out! fork: EAGAIN"* ]]
 	export FAKE_GUEST=${FAKE_GUEST/+t.a +t.b/+t.a -t.b}
 	verb soak 6.1 2
 	[ "$status" -eq 1 ]

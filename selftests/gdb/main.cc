@@ -504,8 +504,8 @@ std::string Proxy::stopped(std::string reply)
 }
 
 /*
- * gdbserver, which exits once its input is closed, unless it has never got a packet: then it tries to
- * read for ever.
+ * gdbserver, which exits once its input is closed, unless it has never got a packet: then it does
+ * not end by itself.
  */
 class Gdbserver {
 public:
@@ -589,8 +589,8 @@ Fd connect_to(const std::string &place)
 }
 
 /*
- * Returns @code. gdb reads the message on stderr only if it can send its first packet, so wait until
- * it has given up.
+ * Returns @code. gdb reads the message on stderr only if it can send its first packet, so wait
+ * until it has given up.
  */
 int refused(int code)
 {
