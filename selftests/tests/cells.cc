@@ -271,6 +271,13 @@ Seen use(const Kind &kind, const Placement &where, Filter &filter, Verdict verdi
 
 		if (cgroup)
 			cgroup->add(child.pid());
+
+		/*
+		 * They are counted afterwards. Each would wake up this task, whose context switches
+		 * may be hits, too, and send the next one.
+		 */
+		const BlockedSignals blocked;
+
 		gate.open();
 		EXPECT_STATUS(child.wait(), 0, "the child");
 	} else {
