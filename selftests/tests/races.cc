@@ -145,7 +145,7 @@ TEST("races.opened.sigtrap", "C6",
      "a hit that uses up the limit raises SIGTRAP while another event is opened on the task")
 {
 	constexpr uint64_t RACES = 20'000;
-	constexpr int SECONDS = 9, BLOCKS = 4;
+	constexpr int SECONDS = 9, BLOCKS = 200;
 	static const char block[FILTER_BLOCK] = {};
 	const int there = two_cpus().there;
 	const pid_t tid = gettid();
@@ -297,7 +297,7 @@ TEST("races.disabled.limit", "C10",
  */
 static void check_turned_on_elsewhere(bool by_refresh, bool on_cpu = false)
 {
-	constexpr int SECONDS = 9, BLOCKS = 4;
+	constexpr int SECONDS = 9, BLOCKS = 200;
 	static const char block[FILTER_BLOCK] = {};
 	const std::vector<int> cpus = usable_cpus();
 	std::atomic<uint64_t> turned_on = 0;
@@ -310,7 +310,7 @@ static void check_turned_on_elsewhere(bool by_refresh, bool on_cpu = false)
 	/* An event on a CPU must not be scheduled in without the lock of the task's context. */
 	Event event(breakpoint(hit), on_cpu ? -1 : 0, on_cpu ? cpus[0] : -1);
 	Event slow(breakpoint(hit), on_cpu ? -1 : 0, on_cpu ? cpus[0] : -1);
-	Event of_task(software(PERF_COUNT_SW_DUMMY));
+	std::optional<Event> of_task;
 	Filter filter(Program::WORKS);
 	Ring ring(event);
 	uint64_t seen = 0;
@@ -340,11 +340,15 @@ static void check_turned_on_elsewhere(bool by_refresh, bool on_cpu = false)
 			;
 	};
 
-	of_task.enable();
+	if (on_cpu)
+		of_task.emplace(software(PERF_COUNT_SW_DUMMY)).enable();
 	filter.works(block, BLOCKS);
 	slow.must_attach(filter);
 	event.must_refresh(1);
-	for (const Bound bound(SECONDS, 100'000); counted == hits && !bound.reached(hits);) {
+
+	const Bound bound(SECONDS, 100'000);
+
+	while (counted == hits && (turned_on < MEETINGS || !bound.reached(hits))) {
 		hit_and_wait();
 		/* After ENABLE the event has no limit. */
 		if (!by_refresh && counted == hits) {
