@@ -202,7 +202,6 @@ def fetch(base):
     if folder := ksrc_folder():
         return copy_ksrc(base, folder)
     version = os.environ.get("VERSION")
-    base.subject()  # what this run is about, even if the series is edited meanwhile
     return Work(base, pathlib.Path(say(SCRIPTS / "fetch", base.name, *([version] if version else []))))
 
 
@@ -238,6 +237,7 @@ class Work:
 
     def need(self, *kernels):
         """verify builds the patched kernel; the stock one only where Debian ships none of that source."""
+        self.base.subject()  # what is measured now, even if the series is edited meanwhile
         for kernel in sorted(kernels):
             if self.image(kernel).is_file():
                 if kernel == "patched" and not self.is_applied():

@@ -42,6 +42,7 @@ class Variant:
 
 def run(what, work, variants, command=None, counts=None):
     """Returns the exit code. If all is well, and with a @command, leaves the number of variants for make results."""
+    work.base.subject()  # what is measured now, even if the series is edited meanwhile
     tap = ktap.Printer(what, len(variants))
     # One boots while the next is built, so that two folders will do.
     folders = itertools.cycle(work.folder / f"{what.split(':')[0].strip()}-kernel-{i}" for i in range(2))
