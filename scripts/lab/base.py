@@ -235,7 +235,7 @@ class Base(Series):
     def subject(self, arch=ARCH.folder):
         """What a verdict is about, as a number: the tests, the configuration, what the patches change outside of
         Documentation/, and the lists that the results are compared with, those for @arch among them if it is named.
-        In a process the first answer holds, even if somebody edits the series meanwhile."""
+        A process keeps its first answer, which is that of the state that it measures."""
         if (self.name, arch) not in subjects:
             subjects[self.name, arch] = self.subject_of_now(arch)
         return subjects[self.name, arch]
