@@ -142,7 +142,7 @@ static Masks masks_of(pid_t pid, pid_t tid)
 
 /*
  * The SIGTRAP of a hit stays pending in a thread that blocks it, and does not stop the thread. The
- * C library blocks all signals while it creates a thread, also the two of its own that
+ * C library blocks all signals while it creates a thread, including its two internal signals that
  * sigfillset(3) leaves out. Which signals the thread blocks afterwards cannot be seen.
  */
 static std::string why_not_in_all_threads(pid_t pid)

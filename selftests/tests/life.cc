@@ -20,6 +20,7 @@
 #include "lib/gate.h"
 #include "lib/mount.h"
 #include "lib/program.h"
+#include "lib/ptrace.h"
 #include "lib/rights.h"
 #include "lib/sysctl.h"
 #include "tests/common.h"
@@ -994,6 +995,38 @@ static void gone_with_exec_and_sigtrap(AttachedProgram &program)
 	program.expect_freed();
 }
 
+/*
+ * The task is descheduled while it exits, because it stops for its tracer. The SIGTRAP of that
+ * context switch is pending when the task closes the event.
+ */
+static void gone_with_exit_and_sigtrap(AttachedProgram &program)
+{
+	perf_event_attr attr = with_sigtrap(software(PERF_COUNT_SW_CONTEXT_SWITCHES, 1));
+	const sigset_t traps = set_of({ SIGTRAP });
+
+	attr.exclude_kernel = 0;
+	Event(attr).close(); /* skips the test without attr.sigtrap */
+	program.filter().returns(1);
+
+	Tracee tracee([&] {
+		Event event(attr);
+
+		sigprocmask(SIG_BLOCK, &traps, nullptr);
+		event.enable(program.filter());
+		_exit(0);
+		return 1;
+	});
+
+	if (ptrace(PTRACE_SETOPTIONS, tracee.pid(), nullptr, PTRACE_O_TRACEEXIT))
+		setup_failed("PTRACE_SETOPTIONS", errno);
+	tracee.resume(PTRACE_CONT);
+	EXPECT_VALUE(tracee.status() >> 8, SIGTRAP | PTRACE_EVENT_EXIT << 8, "the stop at exit");
+	tracee.resume(PTRACE_CONT);
+	EXPECT_STATUS(tracee.status(), 0, "the child");
+	program.close();
+	program.expect_freed();
+}
+
 /* Children and grandchildren that have inherited the event exit before it is closed. */
 static void gone_with_children(AttachedProgram &program)
 {
@@ -1159,6 +1192,9 @@ static const struct {
 	{ "exec_sigtrap",
 	  "a program is freed when exec() removes its event, whose SIGTRAP is pending",
 	  gone_with_exec_and_sigtrap },
+	{ "exit_sigtrap",
+	  "a program is freed when a task exits that holds its event, whose SIGTRAP is pending",
+	  gone_with_exit_and_sigtrap },
 	{ "children", "a program that children have inherited is freed when its event is closed",
 	  gone_with_children },
 	{ "failed_forks", "a program that failed forks have inherited is freed with its event",
