@@ -478,9 +478,10 @@ static void program_rr(int)
 
 /*
  * gdb writes the arrival at which it has stopped into the shared memory, so that its output need
- * not be parsed. If it stopped once more, its script would end before the loop does.
+ * not be parsed. If it stopped once more, its script would end before the loop does. @stub is a
+ * command that attaches to the process whose number is appended; without one gdb does.
  */
-static void gdb(const char *command)
+static void gdb(const char *command, const std::string &stub = "")
 {
 	const auto number = [](const volatile void *address) {
 		return "*(unsigned long *)" + std::to_string(reinterpret_cast<uintptr_t>(address));
@@ -492,8 +493,9 @@ static void gdb(const char *command)
 		run->ended = 1;
 		return 0;
 	});
-	std::string pid = std::to_string(tracee.pid());
+	const std::string pid = std::to_string(tracee.pid());
 	const std::string script[] = {
+		stub.empty() ? "attach " + pid : "target remote | " + stub + " " + pid,
 		command + std::string(" *") + std::to_string(address) +
 			" if $rdi == " + std::to_string(run->wanted),
 		"set variable " + number(&run->go) + " = 1",
@@ -502,7 +504,7 @@ static void gdb(const char *command)
 		"set variable " + number(&run->stops) + " = $rip == " + std::to_string(address),
 		"continue",
 	};
-	std::vector<const char *> arguments = { "gdb", "-nx", "-batch", "-p", pid.c_str() };
+	std::vector<const char *> arguments = { "gdb", "-nx", "-batch" };
 
 	for (const std::string &line : script) {
 		arguments.push_back("-ex");
@@ -535,6 +537,16 @@ static void gdb_hardware(int)
 {
 	gdb("hbreak");
 }
+
+static void gdb_server(int)
+{
+	gdb("break", "gdbserver --attach -");
+}
+
+static void gdb_filter(int)
+{
+	gdb("break", beside_us("perf_bpf_gdb") + " --attach");
+}
 #else
 static void x86_alone(int)
 {
@@ -543,7 +555,8 @@ static void x86_alone(int)
 
 static constexpr auto protection = x86_alone, ptrace_int3 = x86_alone,
 		      ptrace_debug_register = x86_alone, program_rr = x86_alone,
-		      gdb_software = x86_alone, gdb_hardware = x86_alone;
+		      gdb_software = x86_alone, gdb_hardware = x86_alone, gdb_server = x86_alone,
+		      gdb_filter = x86_alone;
 #endif
 
 /* DECIDES: a program decides, and rejected hits are suppressed. SLOW: 100 arrivals are enough. */
@@ -578,6 +591,8 @@ static constexpr Technique techniques[] = {
 	{ "ptrace.int3", "ptrace, INT3", ptrace_int3 },
 	{ "gdb.hardware", "gdb, hbreak ... if", gdb_hardware, SLOW },
 	{ "gdb.software", "gdb, break ... if", gdb_software, SLOW },
+	{ "gdb.server", "gdb, gdbserver decides", gdb_server, SLOW },
+	{ "gdb.filter", "gdb with perf_bpf_gdb", gdb_filter, SLOW },
 };
 
 bool suppresses()

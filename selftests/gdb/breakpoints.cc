@@ -361,6 +361,27 @@ std::vector<std::string> Breakpoints::make_room(const Place &place)
 	return requests;
 }
 
+std::string Breakpoints::report() const
+{
+	std::string lines;
+
+	for (auto &[place, filtered] : filtered_) {
+		uint64_t hits = 0, of_event;
+		char line[128];
+
+		if (filtered.events.empty())
+			continue;
+		for (const Fd &event : filtered.events)
+			if (read(event.get(), &of_event, sizeof(of_event)) == sizeof(of_event))
+				hits += of_event;
+		snprintf(line, sizeof(line), "0x%llx in process %d: %llu hits in the kernel\n",
+			 static_cast<unsigned long long>(place.address), place.pid,
+			 static_cast<unsigned long long>(hits));
+		lines += line;
+	}
+	return lines.empty() ? "no condition is in the kernel\n" : lines;
+}
+
 void Breakpoints::forked(pid_t parent, pid_t child)
 {
 	const auto in_child = [&](Place place) {

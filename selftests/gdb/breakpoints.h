@@ -76,6 +76,9 @@ public:
 	 */
 	std::set<pid_t> threads_that_do_not_stop() const;
 
+	/* Lines for the user: what is in the kernel, and the hits there since it was inserted. */
+	std::string report() const;
+
 	/*
 	 * Whether a thread may have hit at @address, even if gdb has removed the breakpoint
 	 * since.

@@ -34,6 +34,7 @@ static const char usage[] =
 	"  (gdb) target extended-remote | perf_bpf_gdb PROGRAM\n"
 	"It runs gdbserver, passes on what gdb and gdbserver say, and turns the conditions of\n"
 	"breakpoints into BPF programs. gdbserver evaluates those that have no translation.\n"
+	"(gdb) monitor perf_bpf lists the conditions in the kernel, and how often each was hit.\n"
 	"  --attach PID         debugs a running process\n"
 	"  --connect HOST:PORT  uses a gdbserver that is running on this machine\n"
 	"  -h, --help           this text\n"
@@ -171,11 +172,13 @@ Fd sigio_fd()
 
 class Proxy {
 public:
-	Proxy(Connection gdb, Connection server, bool filters)
+	/* @missing: why gdbserver evaluates all conditions, or nothing. */
+	Proxy(Connection gdb, Connection server, const std::string &missing)
 		: gdb_(std::move(gdb))
 		, server_(std::move(server))
 		, accepted_(sigio_fd())
-		, filters_(filters)
+		, filters_(missing.empty())
+		, missing_(missing)
 	{
 	}
 
@@ -203,6 +206,7 @@ private:
 	void before(const std::string &request);
 	void after(const std::string &request, const std::string &reply);
 	void not_taken(const std::string &request);
+	bool report(const std::string &request);
 	void look_for_threads_that_do_not_stop();
 	/* Returns the reply for gdb. */
 	std::string stopped(std::string reply);
@@ -216,6 +220,7 @@ private:
 	const Fd accepted_;
 	bool look_again_ = false; /* the SIGTRAP follows SIGIO, when the thread leaves the kernel */
 	const bool filters_;
+	const std::string missing_;
 	std::deque<Request> asked_; /* of gdbserver, and not replied to yet */
 	Breakpoints breakpoints_;
 	pid_t current_ = 0; /* the process that Z packets are for, if it is known */
@@ -291,6 +296,8 @@ void Proxy::from_gdb(const Packet &packet)
 		gdb_.send("OK");
 		return;
 	}
+	if (report(request))
+		return;
 	before(request);
 	ask_server(request);
 }
@@ -320,6 +327,27 @@ bool Proxy::insert(const std::string &request)
 	for (const std::string &given_up : breakpoints_.make_room(place))
 		ask_server(given_up, false);
 	return false;
+}
+
+/* gdb's "monitor perf_bpf", which gdbserver does not know. */
+bool Proxy::report(const std::string &request)
+{
+	std::string output = "O";
+	Text text(request);
+
+	if (!text.skip("qRcmd,") || text.bytes(text.rest().size() / 2) != "perf_bpf")
+		return false;
+	for (unsigned char byte :
+	     filters_ ? breakpoints_.report()
+		      : "gdbserver evaluates all conditions: " + missing_ + "\n") {
+		char digits[3];
+
+		snprintf(digits, sizeof(digits), "%02x", byte);
+		output += digits;
+	}
+	gdb_.send(output);
+	gdb_.send("OK");
+	return true;
 }
 
 bool Proxy::remove(const std::string &request)
@@ -648,7 +676,10 @@ int main(int argc, char **argv)
 		say("unknown arguments from %s on (try --help)", first.c_str());
 		return refused(2);
 	}
-	if (first == "--" && std::find(rest.begin(), rest.end(), "-") == rest.end()) {
+	/* gdbserver's two names for its standard input and output. */
+	if (first == "--" && std::none_of(rest.begin(), rest.end(), [](const std::string &each) {
+		    return each == "-" || each == "stdio";
+	    })) {
 		say("-- takes the arguments of gdbserver; one of them must be -");
 		return refused(2);
 	}
@@ -678,7 +709,7 @@ int main(int argc, char **argv)
 
 	Fd server_out(fcntl(server.get(), F_DUPFD_CLOEXEC, 0));
 	Proxy proxy(Connection(Fd(dup(STDIN_FILENO)), Fd(dup(STDOUT_FILENO))),
-		    Connection(std::move(server), std::move(server_out)), missing.empty());
+		    Connection(std::move(server), std::move(server_out)), missing);
 
 	proxy.run();
 	return 0;

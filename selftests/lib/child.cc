@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 
 #include <cerrno>
+#include <climits>
 #include <cstring>
 
 #include "lib/fail.h"
@@ -18,6 +19,19 @@ void *shared_with_children(size_t size)
 	if (at == MAP_FAILED)
 		setup_failed("mmap", errno);
 	return at;
+}
+
+std::string beside_us(const std::string &name)
+{
+	char path[PATH_MAX];
+	const ssize_t length = readlink("/proc/self/exe", path, sizeof(path));
+
+	if (length < 0)
+		setup_failed("readlink /proc/self/exe", errno);
+
+	const std::string_view self(path, length);
+
+	return std::string(self.substr(0, self.rfind('/') + 1)) + name;
 }
 
 pid_t Child::spawn()

@@ -26,6 +26,9 @@ std::string status_text(int status);
 /* "SIGTRAP", or "signal 35" for a real-time one. */
 std::string signal_name(int sig);
 
+/* The path of a file that is built into the folder of this program. */
+std::string beside_us(const std::string &name);
+
 /*
  * A forked process that runs @body and exits with what @body returns. It is killed when its parent
  * exits or this object goes out of scope.

@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <climits>
 #include <cstring>
 
 #include "lib/clock.h"
@@ -34,17 +33,6 @@ namespace {
 
 /* For a session, on an emulated CPU with a debug kernel; and for telling why it has not ended. */
 constexpr int SECONDS = 220, SECONDS_TO_TELL = 20;
-
-/* A file that is built beside this program. */
-std::string beside_us(const char *name)
-{
-	char path[PATH_MAX] = "";
-
-	if (readlink("/proc/self/exe", path, sizeof(path) - 1) < 0)
-		setup_failed("readlink", errno);
-	*(strrchr(path, '/') + 1) = 0;
-	return std::string(path) + name;
-}
 
 bool is_installed(const std::string &command)
 {
@@ -243,6 +231,7 @@ void check_arrival()
 		"run loop 5000\n"
 		"printf \"mark break %d\\n\", i\n"
 		"info breakpoints\n"
+		"monitor perf_bpf\n"
 		"backtrace\n"
 		"continue\n"
 		"delete\n"
@@ -254,6 +243,9 @@ void check_arrival()
 	/* "twice" is what the frame of the call before has left there. */
 	gdb.expect_marks({ "break 4321", "hbreak 3001" });
 	EXPECT_TRUE(gdb.has_said("breakpoint already hit 1 time\n"), "hits that gdb counts");
+	EXPECT_TRUE(gdb.has_said(kernel_rejects_sigtrap() ? ": 4322 hits in the kernel\n"
+							  : "gdbserver evaluates all conditions: "),
+		    "reply to monitor perf_bpf");
 	EXPECT_TRUE(gdb.has_said("#1 ") && gdb.has_said(" in loop (n=5000, id=0)"), "backtrace");
 	EXPECT_EQ(gdb.number_after("total "), 4999 * 5000, "total of the first run");
 	EXPECT_EQ(gdb.number_after("total ", 1), 4999 * 5000, "total of the second run");

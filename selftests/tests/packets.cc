@@ -471,6 +471,44 @@ TEST("packets.condition", "C1", "gdbserver sees no packet of a condition that is
 	EXPECT_EQ(errors.find("refused by the kernel"), errors.npos, "place of a refusal");
 }
 
+#ifdef __x86_64__
+TEST("packets.slots", "C1",
+     "perf_bpf_gdb gives up conditions for as many slots as a watchpoint takes")
+{
+	need_rejected_sigtrap();
+
+	constexpr int CONDITIONS = 3;
+	static uint64_t words[2];
+	Child process = stopped_process();
+	Between between;
+	std::string inserted[CONDITIONS];
+	char watch[2][64];
+
+	process.wait();
+	get_ready(between, process.pid());
+	for (int i = 0; i < CONDITIONS; i++) {
+		char request[64];
+
+		snprintf(request, sizeof(request), "Z0,%lx,1;X3,220127",
+			 reinterpret_cast<uintptr_t>(hit) + i);
+		inserted[i] = framed(request);
+		between.as_gdb(inserted[i]);
+		between.gdb_gets(framed("OK"));
+	}
+	/* 8 aligned bytes take one slot. At an address that is only a multiple of 4 they take two. */
+	for (int i = 0; i < 2; i++)
+		snprintf(watch[i], sizeof(watch[i]), "2,%lx,8",
+			 reinterpret_cast<uintptr_t>(words) + 4 * i);
+	between.exchange(std::string("Z") + watch[0], "OK");
+	between.exchange(std::string("z") + watch[0], "OK");
+	between.as_gdb(framed(std::string("Z") + watch[1]));
+	between.server_gets(inserted[0] + framed(std::string("Z") + watch[1]));
+	between.as_server(framed("OK") + framed("OK"));
+	between.gdb_gets(framed("OK"));
+	between.end();
+}
+#endif
+
 /* Its seed is in the diagnostics, whatever the verdict. */
 Random seeded()
 {

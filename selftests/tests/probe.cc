@@ -2,7 +2,6 @@
 /* The probe for debuggers to copy, probe/minimal.c, beside perf_bpf_probe. */
 #include <sys/wait.h>
 
-#include <climits>
 #include <cstdio>
 #include <cstring>
 
@@ -17,7 +16,7 @@ struct Ran {
 };
 
 /*
- * Runs a program from the folder of this one, as root or without the right to load a program. It
+ * Runs a program that is built with this one, as root or without the right to load a program. It
  * is executed without a shell, which in a guest may be of another architecture.
  */
 Ran run(const char *program, bool with_rights, const char *option = nullptr)
@@ -25,9 +24,7 @@ Ran run(const char *program, bool with_rights, const char *option = nullptr)
 	Ran ran = {};
 	Pipe output;
 	Child child([&] {
-		char path[PATH_MAX] = "";
-		const std::string folder(path, readlink("/proc/self/exe", path, sizeof(path)));
-		const std::string file = folder.substr(0, folder.rfind('/') + 1) + program;
+		const std::string file = beside_us(program);
 
 		if (!with_rights)
 			become(NOBODY, 0);
