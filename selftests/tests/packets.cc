@@ -495,7 +495,7 @@ TEST("packets.slots", "C1",
 		between.as_gdb(inserted[i]);
 		between.gdb_gets(framed("OK"));
 	}
-	/* 8 aligned bytes take one slot. At an address that is only a multiple of 4 they take two. */
+	/* 8 aligned bytes take one slot; at an address that is only a multiple of 4, two. */
 	for (int i = 0; i < 2; i++)
 		snprintf(watch[i], sizeof(watch[i]), "2,%lx,8",
 			 reinterpret_cast<uintptr_t>(words) + 4 * i);
