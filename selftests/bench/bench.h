@@ -23,16 +23,12 @@ struct Row {
 
 struct Table {
 	std::vector<Row> rows;
-	std::vector<std::string> notes = {};
 };
 
 /* Each row is measured @rounds times, alternating with the rows that it is compared with. */
 Table hits(int rounds);
 Table overflows(int rounds);
 Table stops(int rounds);
-Table scaling(int rounds);
-Table profile(int rounds);
-Table replay(int rounds);
 
 struct Spread {
 	double median, least, most;
@@ -83,7 +79,6 @@ struct Run {
 	char why[128]; /* the reason if it cannot be measured */
 	uint64_t arrivals, wanted; /* the number of arrivals, and the one at which to stop */
 	uint64_t stops, stopped_at; /* the number of stops, and the arrival of the last one */
-	uint64_t began, stopped; /* CPU time at the start of the attempt and at the stop */
 	volatile uint64_t go, ended; /* start and end of a loop that waits for its supervisor */
 	struct {
 		uint64_t before, after;

@@ -88,9 +88,6 @@ static const struct Part {
 	{ "ways", "ticks of one hit", hits },
 	{ "overflows", "ticks of one overflow in an NMI", overflows },
 	{ "stops", "ticks of one arrival that is not the one to stop at", stops },
-	{ "scaling", "ticks of one rejected hit, by how many there are", scaling },
-	{ "profile", "a profile: share of a CPU, and lost samples", profile },
-	{ "replay", "microseconds of CPU time to get to the n-th arrival", replay },
 };
 
 /* In a virtual machine, exceptions may exit to the hypervisor, which takes microseconds. */
@@ -123,8 +120,6 @@ static void print_table(const Part &part, const Table &table)
 			printf(" not measured: %s", row.why.c_str());
 		putchar('\n');
 	}
-	for (const std::string &line : table.notes)
-		printf("# %s\n", line.c_str());
 	putchar('\n');
 }
 
@@ -145,10 +140,7 @@ static void print_json(Json &json, const Part &part, const Table &table)
 			json.field("why", row.why);
 		json.end();
 	}
-	json.end().field(id + ".title", part.title).name(id + ".notes").begin('[', true);
-	for (const std::string &line : table.notes)
-		json.value(line);
-	json.end();
+	json.end().field(id + ".title", part.title);
 }
 
 static const char usage[] =
@@ -159,10 +151,7 @@ static const char usage[] =
 	"  ways         a hit, for different set-ups of the event (the default)\n"
 	"  overflows    an overflow of a hardware counter in an NMI, for the same set-ups\n"
 	"  stops        different ways to stop at the one arrival that matters\n"
-	"  scaling      more breakpoints, threads, CPUs, conditions, inherited events\n"
-	"  profile      samples read from a ring, compared with samples counted in the kernel\n"
-	"  replay       the time to get to the nth arrival\n"
-	"  --rounds N   measure all parts except ways and overflows N times (default 7)\n"
+	"  --rounds N   measure the part stops N times (default 7)\n"
 	"  --json       print one JSON object instead of tables\n"
 	"  -h, --help   print this text\n";
 

@@ -106,26 +106,9 @@ KEPT_APART void loop(uint64_t from, uint64_t to)
 	}
 }
 
-static pid_t supervised;
-
-/*
- * The CPU time of this process and of the one that it supervises, which run by turns. Other work on
- * the machine does not change it.
- */
-static uint64_t cpu_time()
-{
-	clockid_t other;
-	uint64_t sum = nanoseconds_now(CLOCK_PROCESS_CPUTIME_ID);
-
-	if (supervised && !clock_getcpuclockid(supervised, &other))
-		sum += nanoseconds_now(other);
-	return sum;
-}
-
 /* Called when the loop has been stopped at arrival @nth. */
 static void stopped(uint64_t nth)
 {
-	run->stopped = cpu_time();
 	run->stopped_at = nth;
 	run->stops++;
 }
@@ -163,16 +146,6 @@ static void record_if_wanted(int, siginfo_t *, void *context)
 		stopped(nth);
 }
 
-static void on_signal(int sig, void (*handler)(int, siginfo_t *, void *))
-{
-	struct sigaction action = {};
-
-	action.sa_sigaction = handler;
-	action.sa_flags = SA_SIGINFO;
-	if (sigaction(sig, &action, nullptr))
-		setup_failed("sigaction", errno);
-}
-
 static void loop_with(Event &event)
 {
 	event.enable();
@@ -183,9 +156,7 @@ static void loop_with(Event &event)
 
 static void bare(int)
 {
-	run->began = cpu_time();
 	loop();
-	run->stopped = cpu_time();
 }
 
 static void counting(int)
@@ -236,7 +207,7 @@ static void signal_to_self(perf_event_attr attr, const char *program)
 
 	Event event(attr);
 
-	on_signal(sig, program ? record_stop : record_if_wanted);
+	const Handler handler(sig, program ? record_stop : record_if_wanted);
 	if (!attr.sigtrap)
 		event.async(sig, gettid());
 	if (!program) {
@@ -292,15 +263,13 @@ static void uprobe(int)
 
 	if (!link)
 		setup_failed("attaching to the uprobe", errno);
-	on_signal(SIGUSR1, record_stop);
+	const Handler handler(SIGUSR1, record_stop);
 	bench.globals()->wanted = run->wanted;
 	loop();
 	bpf_link__destroy(link);
 }
 
 #ifdef __x86_64__
-static constexpr greg_t TRAP_FLAG = 0x100;
-
 static void protect(int access)
 {
 	if (mprotect(const_cast<uint64_t *>(&word), PAGE, access))
@@ -311,7 +280,7 @@ static void protect(int access)
 static void on_fault(int, siginfo_t *, void *context)
 {
 	protect(PROT_READ | PROT_WRITE);
-	static_cast<ucontext_t *>(context)->uc_mcontext.gregs[REG_EFL] |= TRAP_FLAG;
+	static_cast<ucontext_t *>(context)->uc_mcontext.gregs[REG_EFL] |= STEP_FLAG;
 }
 
 static void on_step(int, siginfo_t *, void *context)
@@ -319,13 +288,13 @@ static void on_step(int, siginfo_t *, void *context)
 	if (word == run->wanted)
 		stopped(word);
 	protect(PROT_READ);
-	static_cast<ucontext_t *>(context)->uc_mcontext.gregs[REG_EFL] &= ~TRAP_FLAG;
+	static_cast<ucontext_t *>(context)->uc_mcontext.gregs[REG_EFL] &= ~STEP_FLAG;
 }
 
 static void protection(int)
 {
-	on_signal(SIGSEGV, on_fault);
-	on_signal(SIGTRAP, on_step);
+	const Handler faults(SIGSEGV, on_fault);
+	const Handler steps(SIGTRAP, on_step);
 	protect(PROT_READ);
 	loop();
 	protect(PROT_READ | PROT_WRITE);
@@ -344,7 +313,6 @@ public:
 		})
 	{
 		must_have_stopped_by(SIGSTOP, "before the loop");
-		supervised = pid();
 	}
 
 	/* Resumes it until a SIGTRAP, or returns false at the end of the loop. */
@@ -411,7 +379,6 @@ static void ptrace_int3(int)
 
 	memcpy(&original, reinterpret_cast<void *>(arrive), sizeof(original));
 	int3 = (original & ~0xffull) | 0xcc;
-	run->began = cpu_time();
 	tracee.write_code(int3);
 	while (tracee.run_to_trap()) {
 		user_regs_struct registers = tracee.registers();
@@ -465,7 +432,6 @@ static void program_rr(int)
 	event.async(SIGTRAP, tracee.pid());
 	event.must_attach(compares);
 	attr.disabled = 0;
-	run->began = cpu_time();
 	event.modify(attr);
 	while (tracee.run_to_trap()) {
 		user_regs_struct registers = tracee.registers();
@@ -619,7 +585,7 @@ static std::string try_technique(const Technique &technique, uint64_t arrivals, 
 	return "";
 }
 
-enum { BARE, FLOOR }; /* indices of techniques */
+constexpr size_t FLOOR = 1; /* index of a technique */
 
 Table stops(int rounds)
 {
@@ -651,78 +617,5 @@ Table stops(int rounds)
 		row.figures = { { "p50", p50 }, { "ns", std::round(microseconds(p50) * 1000) } };
 		add_ratio(row, ticks[i], ticks[FLOOR]);
 	}
-	return table;
-}
-
-static const Technique &technique_of(const char *id)
-{
-	return *std::find_if(std::begin(techniques), std::end(techniques),
-			     [=](const Technique &technique) { return !strcmp(technique.id, id); });
-}
-
-/*
- * A debugger that replays can run freely to the nth arrival if it knows the time of that, and must
- * check each arrival if it does not. Measures the time that checking adds.
- */
-Table replay(int rounds)
-{
-	constexpr uint64_t MOST = 1000000;
-	constexpr double TOO_LONG = 10, ENOUGH = 5; /* seconds for one seek, and for all of one n */
-	const struct {
-		const Technique &technique;
-		const char *figure, *name;
-	} seeks[] = {
-		{ techniques[BARE], "freely", "running freely" },
-		{ technique_of("program.rr"), "program adds", "the program" },
-		{ technique_of("ptrace.int3"), "INT3 adds", "ptrace INT3" },
-	};
-	enum { FREELY, PROGRAM, INT3, SEEKS };
-	Table table;
-	double expected[SEEKS] = {}; /* seconds, ten times those of the previous n */
-
-	for (uint64_t n = 10; n <= MOST; n *= 10) {
-		Row row = { std::to_string(n), "arrival " + std::to_string(n), true };
-		std::vector<double> us[SEEKS], less;
-		double spent = 0;
-
-		for (int round = 0; round < rounds && spent < ENOUGH; round++) {
-			for (int i = 0; i < SEEKS; i++) {
-				if (expected[i] > TOO_LONG)
-					continue;
-				row.why = try_technique(seeks[i].technique, n, n - 1);
-				if (!row.why.empty())
-					break;
-				us[i].push_back((run->stopped - run->began) / 1e3);
-				spent += us[i].back() / 1e6;
-			}
-			if (!row.why.empty())
-				break;
-			for (int i = PROGRAM; i < SEEKS; i++)
-				if (!us[i].empty())
-					us[i].back() -= us[FREELY].back();
-			if (!us[PROGRAM].empty() && !us[INT3].empty())
-				less.push_back(100 - 100 * us[PROGRAM].back() / us[INT3].back());
-		}
-		if (row.why.empty()) {
-			for (int i = 0; i < SEEKS; i++) {
-				if (us[i].empty()) {
-					table.notes.push_back(
-						row.title + ": " + seeks[i].name +
-						" not measured: it would take more than 10 s");
-					continue;
-				}
-				row.figures.push_back({ seeks[i].figure, spread(us[i]).median });
-				expected[i] = spread(us[i]).median * 10 / 1e6;
-			}
-			if (!less.empty()) {
-				row.figures.push_back({ "less, %", spread(less).median });
-				row.figures.push_back({ "least", spread(less).least });
-				row.figures.push_back({ "most", spread(less).most });
-			}
-			row.figures.push_back({ "rounds", us[FREELY].size() });
-		}
-		table.rows.push_back(row);
-	}
-	table.notes.push_back("the author of rr measured 94 % less for a whole replay");
 	return table;
 }

@@ -64,47 +64,16 @@ int notes_registers(struct bpf_perf_event_data *ctx)
 	return 0;
 }
 
-/*
- * For a debugger that looks for one arrival among many. They compare all registers even if the
- * first one differs. Not a loop, which the compiler might not unroll.
- */
 #define DIFFERENT(i) (REGISTER(ctx, i) ^ registers[i])
 #define DIFFERENT_4(i) DIFFERENT(i) | DIFFERENT(i + 1) | DIFFERENT(i + 2) | DIFFERENT(i + 3)
-#define COMPARES(name, different)                                                                  \
-	SEC("perf_event")                                                                          \
-	int name(struct bpf_perf_event_data *ctx)                                                  \
-	{                                                                                          \
-		return !(different);                                                               \
-	}
-
-COMPARES(compares_1, DIFFERENT(0))
-COMPARES(compares_2, DIFFERENT(0) | DIFFERENT(1))
-COMPARES(compares_4, DIFFERENT_4(0))
-COMPARES(compares_8, DIFFERENT_4(0) | DIFFERENT_4(4))
-COMPARES(compares_registers, DIFFERENT_4(0) | DIFFERENT_4(4) | DIFFERENT_4(8) | DIFFERENT_4(12))
-
-/* A profile that is made in the kernel, see uses/profile.cc. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 4096);
-	__type(key, __u64);
-	__type(value, __u64);
-} profile SEC(".maps");
-
-__u64 profiled;
-
+/*
+ * For a debugger that looks for one arrival among many. Compares all registers even if the first
+ * one differs. Not a loop, which the compiler might not unroll.
+ */
 SEC("perf_event")
-int profiles(struct bpf_perf_event_data *ctx)
+int compares_registers(struct bpf_perf_event_data *ctx)
 {
-	__u64 ip = PT_REGS_IP(&ctx->regs), one = 1, *count;
-
-	__sync_fetch_and_add(&profiled, 1);
-	count = bpf_map_lookup_elem(&profile, &ip);
-	if (count)
-		__sync_fetch_and_add(count, 1);
-	else
-		bpf_map_update_elem(&profile, &ip, &one, BPF_NOEXIST);
-	return 0;
+	return !(DIFFERENT_4(0) | DIFFERENT_4(4) | DIFFERENT_4(8) | DIFFERENT_4(12));
 }
 
 char LICENSE[] SEC("license") = "GPL";

@@ -13,6 +13,7 @@
 
 #include "lib/fail.h"
 #include "lib/hit.h"
+#include "lib/rights.h"
 
 Pool breakpoints, others, links, progs;
 perf_event_attr opened[256];
@@ -102,16 +103,6 @@ static void on_signal(int)
 	counts->signals.fetch_add(1, std::memory_order_relaxed);
 }
 
-/* Every eighth episode is unprivileged, and has only the rights of its open descriptors. */
-static void drop_rights()
-{
-	constexpr uid_t NOBODY = 65534;
-
-	if (setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY))
-		setup_failed("setresuid", errno);
-	prctl(PR_SET_DUMPABLE, 1);
-}
-
 void episode(uint64_t seed)
 {
 	Random random(seed);
@@ -124,7 +115,7 @@ void episode(uint64_t seed)
 	if (random.one_in(10))
 		signal(random.of({ SIGTRAP, SIGIO }), SIG_DFL);
 	if (random.one_in(8))
-		drop_rights();
+		become(NOBODY, 0);
 	has_prctl = random.one_in(8);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, mail))

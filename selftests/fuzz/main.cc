@@ -271,7 +271,6 @@ int main(int argc, char **argv)
 
 	if (!registers)
 		unavailable("no hardware breakpoints");
-	has_sigtrap();
 
 	/* Wait until what was just closed here is freed. */
 	auto before = census();

@@ -8,7 +8,6 @@
 #include <sys/resource.h>
 
 #include <cerrno>
-#include <climits>
 #include <cstdlib>
 #include <cstring>
 

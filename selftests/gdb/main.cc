@@ -24,6 +24,7 @@
 #include "gdb/registers.h"
 #include "gdb/support.h"
 #include "lib/args.h"
+#include "lib/signals.h"
 
 static const char usage[] =
 	"usage: perf_bpf_gdb [PROGRAM [ARGUMENT...]]\n"
@@ -162,10 +163,8 @@ constexpr int LOOK_AGAIN = 100;
 /* SIGIO, which says that a condition holds: readable once it has come. */
 Fd sigio_fd()
 {
-	sigset_t set;
+	const sigset_t set = set_of({ SIGIO });
 
-	sigemptyset(&set);
-	sigaddset(&set, SIGIO);
 	sigprocmask(SIG_BLOCK, &set, nullptr);
 	return Fd(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
 }

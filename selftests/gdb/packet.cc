@@ -5,16 +5,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <climits>
 #include <cstdio>
+#include <numeric>
 
 static uint8_t checksum(std::string_view data)
 {
-	uint8_t sum = 0;
-
-	for (char c : data)
-		sum += c;
-	return sum;
+	return std::accumulate(data.begin(), data.end(), uint8_t());
 }
 
 static int digit(char c)
@@ -158,16 +156,12 @@ std::string_view Text::until(char separator)
 std::optional<uint64_t> Text::hex()
 {
 	uint64_t number = 0;
-	size_t n = 0;
+	const auto [end, err] =
+		std::from_chars(rest_.data(), rest_.data() + rest_.size(), number, 16);
 
-	for (; n < rest_.size() && digit(rest_[n]) >= 0; n++) {
-		if (number >> 60)
-			return {};
-		number = number << 4 | digit(rest_[n]);
-	}
-	if (!n)
+	if (err != std::errc())
 		return {};
-	rest_.remove_prefix(n);
+	rest_.remove_prefix(end - rest_.data());
 	return number;
 }
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <signal.h>
-#include <sys/types.h>
 
 #include <cstdint>
 #include <deque>

@@ -55,9 +55,7 @@ Scene::Scene(const Part &part, perf_event_attr attr)
 		link = first.link(event);
 	else
 		event.must_attach(first);
-	sigemptyset(&blocked);
-	sigaddset(&blocked, SETSIG);
-	sigaddset(&blocked, SIGTRAP);
+	blocked = set_of({ SETSIG, SIGTRAP });
 }
 
 void Scene::settle(bool blocked)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Debuggers that use ptrace(2) on a task that also hits a filtered breakpoint: C12. */
 #include <sys/user.h>
-#include <sys/wait.h>
 
 #include <cerrno>
 #include <cstdio>

@@ -5,7 +5,6 @@
 #include <sys/resource.h>
 
 #include <cerrno>
-#include <algorithm>
 #include <optional>
 
 #include "lib/clock.h"

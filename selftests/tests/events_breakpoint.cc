@@ -3,10 +3,8 @@
  * C1 and C2 for several breakpoints, breakpoints in kernel mode and groups; and C4: throttling does
  * not depend on the program.
  */
-#include <sys/mman.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <vector>
 
 #include "lib/clock.h"

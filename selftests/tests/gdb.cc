@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstring>
 
 #include "lib/clock.h"
 #include "lib/random.h"

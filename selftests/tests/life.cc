@@ -3,14 +3,11 @@
 #include <bpf/bpf.h>
 #include <elf.h>
 #include <linux/sched.h>
-#include <sched.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 
 #include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <optional>
 #include <thread>
@@ -1023,6 +1020,7 @@ static void gone_with_exit_and_sigtrap(AttachedProgram &program)
 	EXPECT_VALUE(tracee.status() >> 8, SIGTRAP | PTRACE_EVENT_EXIT << 8, "the stop at exit");
 	tracee.resume(PTRACE_CONT);
 	EXPECT_STATUS(tracee.status(), 0, "the child");
+	EXPECT_GT(program.filter().runs(), 0, "context switches at which the program ran");
 	program.close();
 	program.expect_freed();
 }

@@ -9,7 +9,6 @@
 
 #include "lib/cpus.h"
 #include "lib/event.h"
-#include "lib/fail.h"
 
 /* A thread on @cpu that calls @round(number) repeatedly until it is destroyed. */
 class Meanwhile {

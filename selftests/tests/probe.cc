@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The probe for debuggers to copy, probe/minimal.c, beside perf_bpf_probe. */
-#include <sys/wait.h>
-
-#include <cstdio>
-#include <cstring>
 
 #include "lib/rights.h"
 #include "tests/common.h"

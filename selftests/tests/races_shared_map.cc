@@ -12,7 +12,6 @@
 
 #include <atomic>
 #include <cerrno>
-#include <cstring>
 #include <numeric>
 #include <thread>
 #include <vector>

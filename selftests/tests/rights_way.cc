@@ -13,7 +13,6 @@
 #include <sys/xattr.h>
 
 #include <cerrno>
-#include <cstring>
 #include <string>
 #include <vector>
 

@@ -6,21 +6,15 @@
 #include <bpf/bpf.h>
 #include <fcntl.h>
 #include <link.h>
-#include <sched.h>
 #include <sys/syscall.h>
-#include <sys/user.h>
-#include <sys/wait.h>
 
 #include <cerrno>
 #include <sstream>
 #include <cstdio>
-#include <cstdlib>
 #include <atomic>
 #include <thread>
 
-#include "lib/kernel.h"
 #include "lib/program.h"
-#include "lib/ptrace.h"
 #include "tests/common.h"
 #include "tests/tracing.h"
 #include "tests/throttled.h"

@@ -2,9 +2,6 @@
 #include "uses/tracee.h"
 
 #include <sched.h>
-#include <sys/wait.h>
-
-#include <cerrno>
 
 #include "lib/arch.h"
 #include "lib/cpus.h"

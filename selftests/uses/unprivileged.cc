@@ -15,7 +15,6 @@
 #include <sys/un.h>
 
 #include <cerrno>
-#include <cstring>
 #include <string>
 
 #include "lib/rights.h"

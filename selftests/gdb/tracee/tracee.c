@@ -5,7 +5,6 @@
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
-#include <libgen.h>
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
