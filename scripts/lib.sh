@@ -55,7 +55,6 @@ lock() {
 }
 
 build_selftests() { lab selftests "$@"; } # TREE FOLDER: for that kernel, into FOLDER/selftests
-archive() { lab archive "$1"; }           # LABEL: where apt gets Debian's archive of that label from, or nothing
 other_debian() { lab other-debian "$1"; } # KERNEL: the Debian, as 13, that it is for, if it is not the machine's
 release() { lab release "$1"; }           # VERSION: trixie for 13
 apt_lines() { lab apt-lines "$1"; }       # RELEASE: for sources.list, with its backports and its security updates

@@ -113,6 +113,14 @@ def printable(text):
     return re.sub(r"[^\x20-\x7e]", "?", text)
 
 
+def table(rows):
+    """A Markdown table: the first row is its head."""
+    width = [max(len(str(row[i])) for row in rows) for i in range(len(rows[0]))]
+    lines = ["| " + " | ".join(str(cell).ljust(w) for cell, w in zip(row, width)) + " |" for row in rows]
+    lines.insert(1, "|" + "|".join("-" * (w + 2) for w in width) + "|")
+    return "\n".join(lines)
+
+
 def columns(rows, gap=2):
     """The lines of a table: the first cell to the left, the others to the right."""
     width = [max(len(str(row[i])) for row in rows) for i in range(len(rows[0]))]

@@ -50,7 +50,6 @@ QUESTIONS = {
     "at-hand": base.at_hand,
     "subject": lambda name: [base.find(name).subject()],
     "note": note,
-    "archive": lambda label: [debian.archive(label)],
     "other-debian": lambda kernel: [debian.other(kernel)],
     "release": lambda version: [debian.release(version)],
     "apt-lines": debian.apt_lines,

@@ -4,7 +4,6 @@ patches of the series, and linux-X.Y.patch goes on top of these."""
 import os
 import pathlib
 import re
-import subprocess
 import typing
 
 from lab import TOP, base, die
@@ -15,15 +14,6 @@ FOLDER = TOP / "patches/livepatch"
 def bases() -> typing.List[str]:
     """Those that have a live patch, the oldest first."""
     return sorted((path.stem.removeprefix("linux-") for path in FOLDER.glob("linux-*.plan")), key=base.order)
-
-
-def apply(patch: pathlib.Path, folder: pathlib.Path) -> str:
-    """Applies a patch with fuzz 0. Returns what is wrong, or nothing."""
-    with open(patch, "rb") as text:
-        done = subprocess.run(["patch", "-s", "-f", "-p1", "-F0", "-d", folder], stdin=text, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT)
-    said = done.stdout.decode(errors="replace").strip()
-    return (said or f"patch failed with exit code {done.returncode}") if done.returncode else ""
 
 
 class Plan:

@@ -72,6 +72,15 @@ def output(*command: typing.Any, **keywords: typing.Any) -> str:
     return done.stdout
 
 
+def patch(path: typing.Union[str, pathlib.Path], folder: pathlib.Path, *options: str) -> str:
+    """Applies a patch with fuzz 0. Returns what is wrong, or nothing."""
+    try:
+        output("patch", "-d", folder, "-p1", "-F0", "-s", "-f", "-i", pathlib.Path(path).resolve(), *options)
+    except Failed as error:
+        return str(error).strip()
+    return ""
+
+
 def progress(label, command, log, pattern=ktap.TESTS, unit="tests", **keywords):
     """Runs a command with its output in @log. Meanwhile a terminal shows one live line: how many
     lines of @log match @pattern, and the time. Returns the exit code."""

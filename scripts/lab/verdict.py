@@ -285,11 +285,11 @@ def print_table(rows):
         print("  ".join(cells).rstrip())
 
 
-def tap(stock, patched, complaints, died=()):
-    """One test for each test on each kernel, which passes if it came out as it must there."""
+def tap(guests, complaints, died=()):
+    """One test for each test in each of @guests, by name, which passes if it came out as it must there."""
     # A "#" in what a test says would begin a directive: "not ok ... # TODO" is no failure.
     lines, wrong = [], {(kernel, test): what.replace("#", "no.") for kernel, test, what in complaints}
-    for kernel, guest in (("stock", stock), ("patched", patched)):
+    for kernel, guest in guests.items():
         for test, result in guest["tests"].items():
             what = wrong.pop((kernel, test), None)
             note = " # SKIP" if result == "skip" and not what else ""

@@ -100,7 +100,7 @@ def verdict(folder, stock, patched):
     complaints = report.judge(*guests, report.Expected(EXPECTED))
     # They must be fit to print, whatever is in them.
     report.table(*guests, EXPECTED)
-    tap = report.tap(*guests, complaints)
+    tap = report.tap(dict(zip(("stock", "patched"), guests)), complaints)
     assert tap.isprintable() or tap.replace("\n", "").isprintable(), "control characters in the TAP"
     assert ("\nnot ok " in "\n" + tap) == bool(complaints), "the TAP does not say so"
     return complaints, [guest["tests"] for guest in guests]
