@@ -41,7 +41,7 @@ def note(*run):
     """COMMAND COUNTS BASE FIGURE: a run for make results."""
     from lab import results
     command, counts, name, figure = run
-    results.note(command, counts, name, int(figure))
+    results.note(command, counts, name, float(figure) if "." in figure else int(figure))
     return []
 
 
