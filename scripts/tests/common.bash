@@ -29,6 +29,19 @@ applied() {
 	(cd "${TOP:-$SCRIPTS/..}/scripts" && python3 -B -c 'from lab import base; print(base.find("6.1").digest())') >"$1/.series-applied"
 }
 
+# What make verify leaves, an archive that has just that version, and a compiler that is quick.
+verified_kernels() {
+	local kernel
+	for kernel in stock patched; do
+		mkdir -p "$BUILD/linux-6.1.9-1/$kernel/obj/arch/x86/boot"
+		echo "$kernel" >"$BUILD/linux-6.1.9-1/$kernel/obj/arch/x86/boot/bzImage"
+	done
+	applied "$BUILD/linux-6.1.9-1/patched"
+	command_is apt-cache 'echo "linux-source-6.1 | 6.1.9-1 | archive"'
+	command_is make 'exit 0'
+	fake_qemu
+}
+
 # A tree with a version, two sources, and a Makefile that "configures" and "builds".
 fake_tree() {
 	local tree=$1 version=${2:-6.1.9}

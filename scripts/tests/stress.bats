@@ -2,16 +2,6 @@
 # SPDX-License-Identifier: GPL-2.0
 load common
 
-# What make verify leaves, an archive that has just that version, and a compiler that is quick.
-built() {
-	mkdir -p "$BUILD/linux-6.1.9-1/stock" "$BUILD/linux-6.1.9-1/patched/obj/arch/x86/boot"
-	echo patched >"$BUILD/linux-6.1.9-1/patched/obj/arch/x86/boot/bzImage"
-	applied "$BUILD/linux-6.1.9-1/patched"
-	command_is apt-cache 'echo "linux-source-6.1 | 6.1.9-1 | archive"'
-	command_is make 'exit 0'
-	fake_qemu
-}
-
 # guest_says TEXT EXIT: one round, with 2 or 4 CPUs, as perf_bpf_stress prints it
 guest_says() {
 	export FAKE_GUEST='up; printf "TAP version 13\n'"$1"'" >>"$output"; echo "exit '"$2"'" >"$verdict"'
@@ -43,7 +33,7 @@ BAD='not ok 1 0x7 calls\n# calls: expected 60 samples, got 58\n# to repeat: perf
 }
 
 @test "stress: with 2 and with 4 CPUs, half of the time each, and the sum of both" {
-	built
+	verified_kernels
 	guest_says "$GOOD" 0
 	run "$SCRIPTS/stress" 6.1 3
 	[ "$status" -eq 0 ]
@@ -56,7 +46,7 @@ assert [(r['hits'], r['lost'], r['exit']) for r in s['runs']] == [(1000, 0, 0)] 
 }
 
 @test "stress: a hit that is lost fails, is told, and is in the sum" {
-	built
+	verified_kernels
 	guest_says "$BAD" 1
 	run "$SCRIPTS/stress" 6.1 1
 	[ "$status" -eq 1 ]
@@ -67,7 +57,7 @@ assert [(r['hits'], r['lost'], r['exit']) for r in s['runs']] == [(1000, 0, 0)] 
 }
 
 @test "stress: a kernel that complains fails, though every round is right" {
-	built
+	verified_kernels
 	guest_says "$GOOD" 0
 	FAKE_GUEST="say 'WARNING: CPU: 0 PID: 1 at kernel/events/core.c:1'; $FAKE_GUEST"
 	run "$SCRIPTS/stress" 6.1 1
@@ -77,7 +67,7 @@ assert [(r['hits'], r['lost'], r['exit']) for r in s['runs']] == [(1000, 0, 0)] 
 }
 
 @test "stress: a guest that dies fails, and so does one that says nothing" {
-	built
+	verified_kernels
 	export FAKE_GUEST='up; printf "ok 1 0x7 calls\n# round: hits 7 lost 0\n" >>"$output"'
 	run "$SCRIPTS/stress" 6.1 1
 	[ "$status" -eq 1 ]
@@ -89,7 +79,7 @@ assert [(r['hits'], r['lost'], r['exit']) for r in s['runs']] == [(1000, 0, 0)] 
 }
 
 @test "stress: an exit code that does not fit what was said, and an old result" {
-	built
+	verified_kernels
 	guest_says "$BAD" 0
 	run "$SCRIPTS/stress" 6.1 1
 	[ "$status" -eq 1 ]
@@ -101,7 +91,7 @@ assert [(r['hits'], r['lost'], r['exit']) for r in s['runs']] == [(1000, 0, 0)] 
 }
 
 @test "stress --check: one test, that passes, fails, and fails if there was no hit" {
-	built
+	verified_kernels
 	guest_says "$GOOD" 0
 	run "$SCRIPTS/stress" --check 6.1
 	[ "$status" -eq 0 ]
@@ -117,14 +107,14 @@ assert [(r['hits'], r['lost'], r['exit']) for r in s['runs']] == [(1000, 0, 0)] 
 }
 
 @test "stress: a kernel of an earlier series is not measured" {
-	built
+	verified_kernels
 	echo earlier >"$BUILD/linux-6.1.9-1/patched/.series-applied"
 	run "$SCRIPTS/stress" 6.1
 	one_line "stress: $BUILD/linux-6.1.9-1/patched is of an earlier series; run make verify BASE=6.1 first"
 }
 
 @test "stress: the selftests do not build" {
-	built
+	verified_kernels
 	command_is make 'exit 2'
 	run "$SCRIPTS/stress" 6.1
 	one_line "stress: the selftests do not build; *selftests.log"
