@@ -9,6 +9,7 @@
 // hits --disable FILE: writes 0 to FILE, "enabled" of the live patch, while a task is in no list of
 // tasks but has not made its last switch.
 #include <atomic>
+#include <bpf/bpf.h>
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
@@ -16,7 +17,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
-#include <linux/bpf.h>
 #include <linux/hw_breakpoint.h>
 #include <linux/perf_event.h>
 #include <sched.h>
@@ -38,23 +38,13 @@ template <typename T> T must(T result, const char *what)
 	return result;
 }
 
-int bpf(int command, bpf_attr &attr)
-{
-	return syscall(SYS_bpf, command, &attr, sizeof attr);
-}
-
 // A program that counts its runs and returns @verdict.
 struct Program {
 	int map, fd;
 
 	explicit Program(int verdict)
 	{
-		bpf_attr attr = {};
-		attr.map_type = BPF_MAP_TYPE_ARRAY;
-		attr.key_size = 4;
-		attr.value_size = 8;
-		attr.max_entries = 1;
-		map = must(bpf(BPF_MAP_CREATE, attr), "a map");
+		map = must(bpf_map_create(BPF_MAP_TYPE_ARRAY, nullptr, 4, 8, 1, nullptr), "a map");
 		const bpf_insn program[] = {
 			{ BPF_ST | BPF_MEM | BPF_W, 10, 0, -4, 0 }, // the key
 			{ BPF_ALU64 | BPF_MOV | BPF_X, 2, 10, 0, 0 },
@@ -68,12 +58,9 @@ struct Program {
 			{ BPF_ALU64 | BPF_MOV | BPF_K, 0, 0, 0, verdict },
 			{ BPF_JMP | BPF_EXIT, 0, 0, 0, 0 },
 		};
-		attr = {};
-		attr.prog_type = BPF_PROG_TYPE_PERF_EVENT;
-		attr.insns = uintptr_t(program);
-		attr.insn_cnt = std::size(program);
-		attr.license = uintptr_t("GPL");
-		fd = must(bpf(BPF_PROG_LOAD, attr), "a program");
+		fd = must(bpf_prog_load(BPF_PROG_TYPE_PERF_EVENT, nullptr, "GPL", program,
+					std::size(program), nullptr),
+			  "a program");
 	}
 	Program(const Program &) = delete;
 	~Program()
@@ -85,11 +72,7 @@ struct Program {
 	{
 		uint32_t key = 0;
 		uint64_t value = 0;
-		bpf_attr attr = {};
-		attr.map_fd = map;
-		attr.key = uintptr_t(&key);
-		attr.value = uintptr_t(&value);
-		must(bpf(BPF_MAP_LOOKUP_ELEM, attr), "what the program counted");
+		must(bpf_map_lookup_elem(map, &key, &value), "what the program counted");
 		return value;
 	}
 };
