@@ -54,14 +54,9 @@ lock() {
 	lab lock 9 $$
 }
 
-build_selftests() { lab selftests "$@"; } # TREE FOLDER: for that kernel, into FOLDER/selftests
 other_debian() { lab other-debian "$1"; } # KERNEL: the Debian, as 13, that it is for, if it is not the machine's
 release() { lab release "$1"; }           # VERSION: trixie for 13
 apt_lines() { lab apt-lines "$1"; }       # RELEASE: for sources.list, with its backports and its security updates
-
-# progress LABEL LOG PATTERN UNIT COMMAND...: runs COMMAND with its output in LOG. Meanwhile a terminal
-# shows how many lines of LOG match PATTERN, and the time. Returns COMMAND's exit code.
-progress() { lab progress "$@"; }
 
 # private_apt SUITE WHAT: apt=(...) are options for apt that make it read that suite instead of what the
 # machine has configured; WHAT is wanted from it.

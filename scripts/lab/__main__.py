@@ -25,18 +25,6 @@ def apt_download(folder, *arguments):
     sys.exit(not apt.download(pathlib.Path(folder), options, *arguments[len(options):]))
 
 
-def build_selftests(stock, folder):
-    from lab import tree
-    tree.build_selftests(pathlib.Path(stock), pathlib.Path(folder))
-    return []
-
-
-def progress(label, log, pattern, unit, *command):
-    from lab import tree
-    code = tree.progress(label, command, pathlib.Path(log), pattern, unit)
-    sys.exit(code if code >= 0 else 128 - code)
-
-
 def note(*run):
     """COMMAND COUNTS BASE FIGURE: a run for make results."""
     from lab import results
@@ -56,8 +44,6 @@ QUESTIONS = {
     "lock": lock,
     "private-apt": private_apt,
     "apt-download": apt_download,
-    "selftests": build_selftests,
-    "progress": progress,
 }
 
 

@@ -288,7 +288,9 @@ def print_table(rows):
 def tap(guests, complaints, died=()):
     """One test for each test in each of @guests, by name, which passes if it came out as it must there."""
     # A "#" in what a test says would begin a directive: "not ok ... # TODO" is no failure.
-    lines, wrong = [], {(kernel, test): what.replace("#", "no.") for kernel, test, what in complaints}
+    lines, wrong = [], {}
+    for kernel, test, what in complaints:
+        wrong[kernel, test] = "; ".join(filter(None, [wrong.get((kernel, test)), what.replace("#", "no.")]))
     for kernel, guest in guests.items():
         for test, result in guest["tests"].items():
             what = wrong.pop((kernel, test), None)
