@@ -763,18 +763,26 @@ void check_undecided()
 		"continue\n"
 		"printf \"mark variable %d\\n\", i\n"
 		"delete\n"
-		"break work if i == 400 && *nowhere == 5\n"
-		"continue\n"
-		"printf \"mark memory %d\\n\", i\n"
-		"delete\n"
 		"continue\n"
 		"printf \"mark exit %d\\n\", $_exitcode\n");
 
-	/* fraction is what the arrival before has left; gdb stops where it cannot read. */
-	gdb.expect_marks({ "float 102", "division 199", "division 200", "variable 300",
-			   "memory 400", "exit 0" });
-	EXPECT_TRUE(gdb.has_said("Cannot access memory at address 0x0"), "gdb evaluates as well");
+	/* fraction is what the arrival before has left. */
+	gdb.expect_marks({ "float 102", "division 199", "division 200", "variable 300", "exit 0" });
 	EXPECT_TRUE(gdb.has_said("Division by zero"), "gdb divides as well");
+
+	/* gdbserver takes a condition whose memory it cannot read for false. gdb stops. */
+	if (!kernel_rejects_sigtrap())
+		return;
+
+	Gdb reads("break work if i == 400 && *nowhere == 5\n"
+		  "run loop 1000\n"
+		  "printf \"mark memory %d\\n\", i\n"
+		  "delete\n"
+		  "continue\n"
+		  "printf \"mark exit %d\\n\", $_exitcode\n");
+
+	reads.expect_marks({ "memory 400", "exit 0" });
+	EXPECT_TRUE(reads.has_said("Cannot access memory at address 0x0"), "gdb evaluates as well");
 }
 
 /* Without rights everything passes. */
