@@ -511,7 +511,7 @@ static void gdb_server(int)
 
 static void gdb_filter(int)
 {
-	gdb("break", beside_us("perf_bpf_gdb") + " --attach");
+	gdb("break", file_of_own_folder("perf_bpf_gdb") + " --attach");
 }
 #else
 static void x86_alone(int)

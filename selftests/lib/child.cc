@@ -21,7 +21,7 @@ void *shared_with_children(size_t size)
 	return at;
 }
 
-std::string beside_us(const std::string &name)
+std::string file_of_own_folder(const std::string &name)
 {
 	char path[PATH_MAX];
 	const ssize_t length = readlink("/proc/self/exe", path, sizeof(path));

@@ -27,7 +27,7 @@ std::string status_text(int status);
 std::string signal_name(int sig);
 
 /* The path of a file that is built into the folder of this program. */
-std::string beside_us(const std::string &name);
+std::string file_of_own_folder(const std::string &name);
 
 /*
  * A forked process that runs @body and exits with what @body returns. It is killed when its parent

@@ -162,7 +162,7 @@ private:
 	int exec(const std::string &script, const std::string &arguments, bool with_rights)
 	{
 		const int file = memfd_create("script", 0);
-		const std::string tracee = beside_us("perf_bpf_gdb_tracee"),
+		const std::string tracee = file_of_own_folder("perf_bpf_gdb_tracee"),
 				  text = "set confirm off\nset pagination off\nset width 0\n"
 					 "set sysroot /\nset breakpoint pending on\n"
 					 "set remotelogfile /proc/self/fd/" +
@@ -170,8 +170,9 @@ private:
 					 "\n"
 					 "file " +
 					 tracee + "\nset remote exec-file " + tracee +
-					 "\ntarget extended-remote | " + beside_us("perf_bpf_gdb") +
-					 " " + arguments + "\n" + script,
+					 "\ntarget extended-remote | " +
+					 file_of_own_folder("perf_bpf_gdb") + " " + arguments +
+					 "\n" + script,
 				  name = "/proc/self/fd/" + std::to_string(file);
 
 		if (write(file, text.data(), text.size()) != ssize_t(text.size()))
@@ -397,7 +398,7 @@ void check_attach()
 {
 	Pipe go(0);
 	Child tracee([] {
-		const std::string path = beside_us("perf_bpf_gdb_tracee");
+		const std::string path = file_of_own_folder("perf_bpf_gdb_tracee");
 
 		execl(path.c_str(), path.c_str(), "loop", "10000000000", nullptr);
 		return 127;
@@ -726,8 +727,8 @@ void check_unused()
 	{
 		Child relay([] {
 			const int nothing = open("/dev/null", O_RDWR);
-			const std::string tracee = beside_us("perf_bpf_gdb_tracee"),
-					  program = beside_us("perf_bpf_gdb");
+			const std::string tracee = file_of_own_folder("perf_bpf_gdb_tracee"),
+					  program = file_of_own_folder("perf_bpf_gdb");
 
 			for (int fd : { STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO })
 				dup2(nothing, fd);

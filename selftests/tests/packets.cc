@@ -10,7 +10,6 @@
 #include <sys/ptrace.h>
 #include <unistd.h>
 
-#include <climits>
 #include <cstdio>
 #include <cstring>
 
@@ -79,12 +78,8 @@ class Between {
 public:
 	Between()
 		: proxy_([&] {
-			char path[PATH_MAX] = "";
-			const std::string program(path,
-						  readlink("/proc/self/exe", path, sizeof(path))),
-				place = "localhost:" + std::to_string(listener_.port());
-			const std::string name =
-				program.substr(0, program.rfind('/') + 1) + "perf_bpf_gdb";
+			const std::string name = file_of_own_folder("perf_bpf_gdb"),
+					  place = "localhost:" + std::to_string(listener_.port());
 
 			dup2(gdb_.there.get(), STDIN_FILENO);
 			dup2(gdb_.there.get(), STDOUT_FILENO);

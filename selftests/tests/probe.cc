@@ -20,7 +20,7 @@ Ran run(const char *program, bool with_rights, const char *option = nullptr)
 	Ran ran = {};
 	Pipe output;
 	Child child([&] {
-		const std::string file = beside_us(program);
+		const std::string file = file_of_own_folder(program);
 
 		if (!with_rights)
 			become(NOBODY, 0);
