@@ -243,6 +243,32 @@ int reads_sample(struct bpf_perf_event_data *ctx)
 	return verdict;
 }
 
+/* As far as they are used. The verifier looks these types up in the kernel by their names. */
+struct perf_sample_data {
+	__u64 sample_flags;
+};
+
+struct bpf_perf_event_data_kern {
+	void *regs;
+	struct perf_sample_data *data;
+};
+
+/* Not static: only for a global function does the verifier take the type from the declaration. */
+__noinline int looks_at_untrusted(struct bpf_perf_event_data_kern *ctx
+				  __attribute__((btf_decl_tag("arg:untrusted"))))
+{
+	look.sample_flags = ctx->data->sample_flags;
+	return 0;
+}
+
+SEC("perf_event")
+int passes_untrusted(struct bpf_perf_event_data *ctx)
+{
+	__sync_fetch_and_add(&runs, 1);
+	looks_at_untrusted((void *)ctx);
+	return verdict;
+}
+
 /* Not static, so that another program can replace it. */
 __noinline int can_be_replaced(struct bpf_perf_event_data *ctx)
 {

@@ -12,11 +12,11 @@
 
 /* Names of the programs in the order of enum Program. */
 static constexpr const char *names[] = {
-	"on_overflow",	  "on_tracepoint", "on_kprobe",	   "on_raw_tracepoint", "looks",
-	"reads_cookie",	  "checks_cookie", "gets_stack",   "gets_stack_id",	"gets_frame",
-	"outputs_sample", "prints",	   "prints_alone", "gets_task_stack",	"fills_ringbuf",
-	"tail_calls",	  "sends_signal",  "reads_sample", "calls_replaceable", "works",
-	"replaces",	  "traces",
+	"on_overflow",	    "on_tracepoint", "on_kprobe",    "on_raw_tracepoint", "looks",
+	"reads_cookie",	    "checks_cookie", "gets_stack",   "gets_stack_id",	  "gets_frame",
+	"outputs_sample",   "prints",	     "prints_alone", "gets_task_stack",	  "fills_ringbuf",
+	"tail_calls",	    "sends_signal",  "reads_sample", "calls_replaceable", "works",
+	"passes_untrusted", "replaces",	     "traces",
 };
 
 /* Calls unavailable() if the kernel lacks something that the program requires. */
@@ -28,12 +28,14 @@ static void look_for(Program which)
 	if ((which == Program::READS_SAMPLE || which >= Program::REPLACES) &&
 	    kernel_lockdown() == "confidentiality")
 		unavailable("kernel lockdown refuses bpf_probe_read_kernel()");
+	if (which == Program::PASSES_UNTRUSTED && kernel_before(6, 17))
+		unavailable("the kernel has no untrusted arguments (they came with 6.17)");
 	if (which == Program::GETS_TASK_STACK &&
 	    !libbpf_probe_bpf_helper(BPF_PROG_TYPE_PERF_EVENT, BPF_FUNC_get_current_task_btf,
 				     nullptr))
 		unavailable("the kernel has no bpf_get_current_task_btf (it came with 5.11)");
 	if ((which == Program::GETS_TASK_STACK || which == Program::CALLS_REPLACEABLE ||
-	     which >= Program::REPLACES) &&
+	     which >= Program::PASSES_UNTRUSTED) &&
 	    access("/sys/kernel/btf/vmlinux", F_OK))
 		unavailable("the kernel has no BTF (CONFIG_DEBUG_INFO_BTF)");
 }

@@ -37,6 +37,7 @@ enum class Program {
 	READS_SAMPLE, /* read the sample in kernel memory, to which ctx has no field */
 	CALLS_REPLACEABLE, /* call can_be_replaced(), which decides; a target for the next two */
 	WORKS, /* run for a long time */
+	PASSES_UNTRUSTED, /* do what READS_SAMPLE does, in a function with an untrusted argument */
 
 	/* These are linked to a function of another program, and do what READS_SAMPLE does. */
 	REPLACES, /* instead of the function */

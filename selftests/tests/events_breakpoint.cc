@@ -257,26 +257,29 @@ TEST("events.group.software", "C1",
  * A breakpoint that joins a running group must count from its first hit, not only after the task is
  * scheduled the next time. That can happen at any moment, so try more than once.
  */
-static void check_joining(bool disabled)
+static void check_joining(bool disabled, bool on_cpu)
 {
 	constexpr int TRIES = 20;
-	perf_event_attr clock = counter(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_TASK_CLOCK);
+	const pid_t task = on_cpu ? -1 : 0;
+	const int cpu = on_cpu ? usable_cpus().front() : -1;
+	perf_event_attr clock = counter(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK);
 	perf_event_attr attr = breakpoint(hit);
 	uint64_t counted = 0, runs = 0;
 
+	if (on_cpu)
+		run_on(cpu);
 	clock.sample_period = 0;
 	attr.disabled = disabled;
 	for (int i = 0; i < TRIES; i++) {
 		Filter filter;
-		Event leader(clock);
+		Event leader(clock, task, cpu);
 
 		leader.enable();
 
-		Event sibling(attr, 0, -1, &leader);
+		Event sibling(attr, task, cpu, &leader);
 
-		if (disabled) {
+		if (disabled)
 			sibling.enable(filter);
-		}
 		for (uint64_t n = 0; n < HITS; n++)
 			hit(n);
 		counted += sibling.count();
@@ -288,11 +291,19 @@ static void check_joining(bool disabled)
 
 TEST_OF("events.group.added", "C6",
 	"a breakpoint that is opened in a running group counts from its first hit",
-	check_joining(false))
+	check_joining(false, false))
 
 TEST_OF("events.group.enabled", "C6",
 	"a breakpoint that is enabled in a running group counts from its first hit",
-	check_joining(true))
+	check_joining(true, false))
+
+TEST_OF("events.group.added.cpu", "C6",
+	"a CPU-wide breakpoint that is opened in a running group counts from its first hit",
+	check_joining(false, true))
+
+TEST_OF("events.group.enabled.cpu", "C6",
+	"a CPU-wide breakpoint that is enabled in a running group counts from its first hit",
+	check_joining(true, true))
 
 /*
  * The deliberate exception: an overflow takes time even if its program rejects it, so the kernel
@@ -384,3 +395,8 @@ TEST("events.throttle_stops.accepted", "C4",
 TEST_OF("events.group.throttled", "C10",
 	"a breakpoint that was throttled with its group counts again afterwards",
 	check_group_throttled(breakpoint(hit), hit_times))
+
+TEST_OF("events.group.throttled.counter", "C10",
+	"a breakpoint without a sample period that was throttled with its group counts again "
+	"afterwards",
+	check_group_throttled(without_period(breakpoint(hit)), hit_times))

@@ -15,6 +15,7 @@
 
 #include "harness/race.h"
 #include "lib/clock.h"
+#include "lib/gate.h"
 #include "lib/pmu.h"
 #include "lib/program.h"
 #include "lib/sysctl.h"
@@ -547,6 +548,49 @@ TEST_OF("hardware.deferred_callchain.accepted", "C2",
 	"took one",
 	check_deferred_callchain(true))
 
+/*
+ * A child keeps the program that it has inherited after the link of its parent is closed. The
+ * second event prevents the kernel from swapping the contexts of parent and child.
+ */
+TEST("hardware.deferred_callchain.inherited", "C1",
+     "a rejected overflow of a child leaves no deferred callchain after its parent's program is "
+     "detached")
+{
+	const int cpu = usable_cpus().front();
+
+	run_on(cpu);
+	for (Context context : contexts_to_try()) {
+		Hits hits(context);
+		Gate ready, gate;
+		Filter filter;
+		Event event(inherited(with_deferred_callchain(hardware(CALLCHAIN))), 0, cpu);
+		Event not_inherited(software(PERF_COUNT_SW_DUMMY));
+		Ring ring(event);
+		Fd link = filter.link(event);
+
+		event.enable();
+
+		Child child([&] {
+			link.close(); /* its copy */
+			ready.open();
+			gate.pass();
+			for (uint64_t i = 0; i < HITS; i++)
+				hits.make(1);
+			return 0;
+		});
+
+		ready.pass();
+		link.close();
+		gate.open();
+		EXPECT_STATUS(child.wait(), 0, "the child");
+		event.disable();
+		ring.drain();
+		EXPECT_EQ(filter.runs(), HITS, "runs of the program");
+		EXPECT_EQ(ring.samples(), 0, "samples");
+		EXPECT_EQ(ring.records(RECORD_CALLCHAIN_DEFERRED), 0, "deferred callchains");
+	}
+}
+
 /* The driver fills in only the mandatory fields of the sample, which is otherwise stack garbage. */
 TEST("hardware.no_address", "C15", "ctx->addr is 0 for a PMU event whose driver reports no address")
 {
@@ -650,6 +694,28 @@ TEST("hardware.multiplexed", "C1",
 			  "runs of the program, as many as hits");
 		EXPECT_EQ(samples[i], i % 2 ? events[i].count() : 0, "samples");
 	}
+}
+
+TEST("hardware.pinned", "C6",
+     "a pinned event that finds no counter sends POLL_ERR where the stock kernel does (since 6.15)")
+{
+	constexpr int COUNTERS = 4, ENOUGH_MILLISECONDS = 1000;
+	const uint64_t expected = !kernel_before(6, 15);
+	perf_event_attr attr = hardware();
+	Signals signals({ SETSIG });
+	std::vector<Event> events;
+
+	attr.pinned = 1;
+	for (int i = 0; i <= COUNTERS; i++) {
+		events.emplace_back(attr);
+		events.back().async(SETSIG, gettid());
+		EXPECT_EQ(Signals::count(SETSIG), 0, "signals while there are counters left");
+		events.back().enable();
+	}
+	for (int i = 0; i < ENOUGH_MILLISECONDS && Signals::count(SETSIG) < expected; i++)
+		usleep(1000);
+	EXPECT_EQ(Signals::count(SETSIG, POLL_ERR), expected, "POLL_ERRs");
+	EXPECT_EQ(Signals::count(SETSIG), expected, "signals");
 }
 
 /*

@@ -412,6 +412,44 @@ TEST("programs.sample.kfunc", "C1", "a program that calls bpf_cast_to_kern_ctx()
 		   "PERF_SAMPLE_* bits of the sample that are filled in");
 }
 
+TEST("programs.sample.untrusted", "C1",
+     "a program that passes its context as an untrusted pointer sees the sample")
+{
+	const perf_event_attr attr = with_sample();
+	Filter filter(Program::PASSES_UNTRUSTED);
+	Event event(attr);
+
+	event.enable(filter);
+	hit(0);
+	expect_sample(filter, attr);
+}
+
+TEST("programs.output.signals", "C2",
+     "an event to which a program writes samples sends a signal for each one (since 6.10)")
+{
+	const bool signalled = !kernel_before(6, 10);
+	Filter filter(Program::OUTPUTS_SAMPLE);
+	Signals signals({ SETSIG });
+	perf_event_attr attr = software(PERF_COUNT_SW_BPF_OUTPUT);
+
+	attr.wakeup_events = 1;
+
+	Event event(breakpoint(hit)), output(attr);
+	Ring ring(output);
+
+	output.async(SETSIG, gettid());
+	output.enable();
+	filter.outputs_to(output);
+	event.enable(filter);
+	for (uint64_t i = 1; i <= HITS; i++) {
+		hit(i);
+		EXPECT_EQ(Signals::count(SETSIG), signalled ? i : 0, "signals");
+	}
+	ring.drain();
+	EXPECT_EQ(ring.samples(), HITS, "samples");
+	expect_hits(event, filter, HITS);
+}
+
 TEST("programs.ringbuf", "C1",
      "what a program writes to its BPF ring buffer for rejected hits stays there")
 {

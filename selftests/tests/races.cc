@@ -290,13 +290,22 @@ TEST("races.disabled.limit", "C10",
 	}
 }
 
+enum class TurnedOn {
+	BY_REFRESH,
+	BY_REFRESH_ON_CPU, /* of a CPU-wide event */
+	BY_REFRESH_AND_OPEN, /* opening another event on the task then schedules its events out */
+	BY_ENABLE,
+};
+
 /*
  * A hit uses up the limit, and another CPU sees its sample before the event is disabled. The
  * REFRESH or ENABLE on that CPU must take effect: the next hit must be counted. A second event
  * on the same address, whose program is slow, delays the irq_work that disables the first.
  */
-static void check_turned_on_elsewhere(bool by_refresh, bool on_cpu = false)
+static void check_turned_on_elsewhere(TurnedOn how)
 {
+	const bool by_refresh = how != TurnedOn::BY_ENABLE;
+	const bool on_cpu = how == TurnedOn::BY_REFRESH_ON_CPU;
 	constexpr int SECONDS = 9, BLOCKS = 200;
 	static const char block[FILTER_BLOCK] = {};
 	const std::vector<int> cpus = usable_cpus();
@@ -307,8 +316,15 @@ static void check_turned_on_elsewhere(bool by_refresh, bool on_cpu = false)
 		unavailable("the test needs two CPUs");
 	run_on(cpus[0]);
 
+	const pid_t tid = gettid();
+	perf_event_attr attr = breakpoint(hit), another = software(PERF_COUNT_SW_DUMMY);
+
+	/* No wakeup: only the work that disables the event is pending. */
+	attr.wakeup_events = 0;
+	another.disabled = 0;
+
 	/* An event on a CPU must not be scheduled in without the lock of the task's context. */
-	Event event(breakpoint(hit), on_cpu ? -1 : 0, on_cpu ? cpus[0] : -1);
+	Event event(attr, on_cpu ? -1 : 0, on_cpu ? cpus[0] : -1);
 	Event slow(breakpoint(hit), on_cpu ? -1 : 0, on_cpu ? cpus[0] : -1);
 	std::optional<Event> of_task;
 	Filter filter(Program::WORKS);
@@ -323,6 +339,9 @@ static void check_turned_on_elsewhere(bool by_refresh, bool on_cpu = false)
 			event.must_refresh(1);
 		else
 			event.enable();
+		/* The IPI may be handled before the irq_work of the hit. */
+		if (how == TurnedOn::BY_REFRESH_AND_OPEN)
+			open_event(another, tid);
 		seen = head;
 		turned_on++;
 		ring.drain();
@@ -363,15 +382,20 @@ static void check_turned_on_elsewhere(bool by_refresh, bool on_cpu = false)
 
 TEST_OF("races.refresh", "C10",
 	"a REFRESH on another CPU that races with the hit that uses up the limit takes effect",
-	check_turned_on_elsewhere(true))
+	check_turned_on_elsewhere(TurnedOn::BY_REFRESH))
+
+TEST_OF("races.refresh.opened", "C10",
+	"a REFRESH that races with the hit that uses up the limit takes effect although another "
+	"event is opened on the task",
+	check_turned_on_elsewhere(TurnedOn::BY_REFRESH_AND_OPEN))
 
 TEST_OF("races.refresh.cpu", "C10",
 	"a REFRESH of a CPU-wide event that races with the hit that uses up the limit takes effect",
-	check_turned_on_elsewhere(true, true))
+	check_turned_on_elsewhere(TurnedOn::BY_REFRESH_ON_CPU))
 
 TEST_OF("races.enable", "C10",
 	"an ENABLE on another CPU that races with the hit that uses up the limit takes effect",
-	check_turned_on_elsewhere(false))
+	check_turned_on_elsewhere(TurnedOn::BY_ENABLE))
 
 /*
  * The exit of a child wakes up tasks that poll the parent's event. It must neither repeat nor drop

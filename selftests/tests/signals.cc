@@ -229,6 +229,27 @@ TEST("signals.limit.added", "C1",
 	EXPECT_EQ(Signals::count(SETSIG, POLL_HUP), 1, "POLL_HUPs");
 }
 
+/* perf_event_open(2) calls this undefined, but debuggers use it to enable an event. */
+TEST("signals.limit.added_0", "C10", "REFRESH with 0 enables the event and keeps its limit")
+{
+	Filter filter;
+	Signals signals({ SETSIG });
+	Event event(breakpoint(hit));
+
+	event.async(SETSIG, gettid());
+	filter.returns(1);
+	event.must_attach(filter);
+	event.must_refresh(LIMIT);
+	hit(0);
+	event.disable();
+	hit_times(HITS);
+	EXPECT_EQ(event.count(), 1, "hits counted until DISABLE");
+	event.must_refresh(0);
+	hit_times(HITS);
+	EXPECT_EQ(event.count(), LIMIT, "hits counted until the limit");
+	EXPECT_EQ(Signals::count(SETSIG, POLL_HUP), 1, "POLL_HUPs");
+}
+
 TEST("signals.limit.late", "C2",
      "REFRESH sets the limit regardless of hits that were accepted before")
 {
@@ -525,22 +546,23 @@ TEST("signals.sigtrap.blocked.accepted", "C2",
 /* The kernel reads it in execve(). */
 static char argument[] __attribute__((aligned(8))) = "argument";
 
-TEST("signals.sigtrap.exec.during", "C15",
-     "the SIGTRAP of a hit in execve() does not reach the new program, which it would terminate")
+/* A child has two such events, both of which are hit when it executes a program. */
+static void check_hit_during_exec(perf_event_attr attr)
 {
 	constexpr int TIMES = 20;
-	perf_event_attr attr =
-		with_sigtrap(breakpoint(Access::READ_WRITE, argument, sizeof(uint64_t)));
 	int died = 0;
 
-	need_kernel_hits();
+	attr = with_sigtrap(attr);
 	attr.exclude_kernel = 0;
 	Event(attr).close(); /* skips the test without attr.sigtrap */
 	for (int i = 0; i < TIMES; i++) {
 		Child child([&] {
-			Event event(attr);
+			Event event(attr), another(attr);
 
-			event.enable();
+			if (!attr.enable_on_exec) {
+				event.enable();
+				another.enable();
+			}
 			/*
 			 * By its path: after a failed exec() the SIGTRAP goes to the old program.
 			 */
@@ -551,6 +573,25 @@ TEST("signals.sigtrap.exec.during", "C15",
 		died += child.wait() != 0;
 	}
 	EXPECT_EQ(died, 0, "new programs that did not exit with 0");
+}
+
+TEST("signals.sigtrap.exec.during", "C15",
+     "the SIGTRAP of a hit in execve() does not reach the new program, which it would terminate")
+{
+	need_kernel_hits();
+	check_hit_during_exec(breakpoint(Access::READ_WRITE, argument, sizeof(uint64_t)));
+}
+
+TEST("signals.sigtrap.exec.removed", "C15",
+     "the SIGTRAP of a hit while exec() removes the events does not reach the new program")
+{
+	need_kernel_hits();
+
+	/* perf_event_remove_on_exec() calls it, soon after the events have been enabled. */
+	perf_event_attr attr = breakpoint_in_kernel("mutex_lock");
+
+	attr.enable_on_exec = 1;
+	check_hit_during_exec(attr);
 }
 
 /*

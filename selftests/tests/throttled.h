@@ -10,6 +10,13 @@
 #include "lib/sysctl.h"
 #include "tests/common.h"
 
+/* The event only counts. */
+inline perf_event_attr without_period(perf_event_attr attr)
+{
+	attr.sample_period = 0;
+	return attr;
+}
+
 /*
  * Linux 7 stops the whole group of an event that is throttled. A sibling must count again
  * afterwards even if its task was scheduled out meanwhile.

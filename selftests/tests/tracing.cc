@@ -173,6 +173,11 @@ static const bool added_stopped = [] {
 				   " event that was throttled with its group counts again "
 				   "afterwards",
 			   [&t] { check_group_throttled(t.attr(), t.hits); } });
+		add_test({ name + ".throttled.counter", "C10",
+			   "a " + what +
+				   " event without a sample period that was throttled with its "
+				   "group counts again afterwards",
+			   [&t] { check_group_throttled(without_period(t.attr()), t.hits); } });
 	}
 	return true;
 }();
