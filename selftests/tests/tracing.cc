@@ -182,6 +182,50 @@ static const bool added_stopped = [] {
 	return true;
 }();
 
+/*
+ * A wakeup is a hit of the task that sleeps, and uses up the limit on 5.10 and 5.15, where the hit
+ * of an event that is not scheduled in overflows. REFRESH comes before the task runs: the test has
+ * a higher priority on the same CPU. When the task wakes up the test, that is the next hit.
+ */
+TEST("tracing.limit_of_sleeper", "C10",
+     "REFRESH re-enables an event that used up its limit while its task was sleeping")
+{
+	const int cpu = usable_cpus().front();
+	perf_event_attr attr = tracing_event(PERF_TYPE_TRACEPOINT);
+	Pipe there, back;
+	char byte = 'x';
+
+	attr.config = id_of_tracepoint("sched/sched_waking");
+	run_on(cpu);
+
+	Child child([&] {
+		there.in.close();
+		while (read(there.out.get(), &byte, 1) == 1)
+			if (write(back.in.get(), &byte, 1) != 1)
+				return 1;
+		return 0;
+	});
+	Event event(attr, child.pid(), cpu);
+
+	become_realtime(1);
+	for (uint64_t i = 0; i < HITS; i++) {
+		usleep(10'000); /* Until the child sleeps. */
+		event.must_refresh(1);
+		if (write(there.in.get(), &byte, 1) != 1)
+			setup_failed("write", errno);
+
+		const uint64_t before = event.count();
+
+		event.must_refresh(1);
+		if (read(back.out.get(), &byte, 1) != 1)
+			setup_failed("read", errno);
+		event.disable();
+		EXPECT_GT(event.count(), before, "hits counted after the child has run");
+	}
+	there.in.close();
+	EXPECT_STATUS(child.wait(), 0, "the child");
+}
+
 /* A raw tracepoint program has no event. There is also an event on the same tracepoint. */
 TEST("tracing.raw_tracepoint", "C5",
      "a raw tracepoint program and the program of a tracepoint event each run once per hit")
