@@ -141,8 +141,9 @@ static Masks masks_of(pid_t pid, pid_t tid)
 
 /*
  * The SIGTRAP of a hit stays pending in a thread that blocks it, and does not stop the thread. The
- * C library blocks all signals while it creates a thread, including its two internal signals that
- * sigfillset(3) leaves out. Which signals the thread blocks afterwards cannot be seen.
+ * C library blocks all signals while it creates or ends a thread, including its two internal
+ * signals that sigfillset(3) leaves out. Which signals a new thread blocks afterwards cannot be
+ * seen.
  */
 static std::string why_not_in_all_threads(pid_t pid)
 {
@@ -153,8 +154,9 @@ static std::string why_not_in_all_threads(pid_t pid)
 
 		if (blocked & TRAP)
 			return (blocked & LIBRARY) == LIBRARY
-				       ? "is in a process with a thread that is just starting, and "
-					 "may block SIGTRAP"
+				       ? "is in a process with a thread that is starting or "
+					 "ending, "
+					 "and may block SIGTRAP"
 				       : "is in a process with a thread that blocks SIGTRAP";
 	}
 	return "";

@@ -57,6 +57,8 @@ public:
 		event_.must_attach(filter_);
 	}
 	Event &event() { return event_; }
+	Filter &filter() { return filter_; }
+	static void access(uint64_t value) { watched = value; }
 	/* Accesses the word, and returns the number of runs, which is also the number of misses. */
 	uint64_t access_times(uint64_t times)
 	{
@@ -136,6 +138,25 @@ TEST("misses.limit", "C6",
 	else
 		EXPECT_EQ(runs, HITS, "runs of the program");
 	EXPECT_EQ(Signals::count(SETSIG, POLL_HUP), Missing::delivered(1), "POLL_HUPs");
+}
+
+/*
+ * An accepted hit during which a miss takes the last of the limit. It must not be charged as well:
+ * the limit would be negative, and REFRESH would raise it to none.
+ */
+TEST("misses.limit.last", "C10",
+     "a hit whose limit is used up by a miss during its program leaves no negative limit")
+{
+	constexpr uint64_t REFRESHES = 3, ACCEPTED = 1;
+	Missing missing;
+
+	missing.filter().returns_if(1, FILTER_VALUE, ACCEPTED);
+	for (uint64_t i = 1; i <= REFRESHES; i++) {
+		missing.event().must_refresh(1);
+		for (uint64_t n = 0; n < HITS; n++)
+			missing.access(ACCEPTED);
+		EXPECT_EQ(missing.event().count(), 2 * i, "hits counted, misses included");
+	}
 }
 
 /*

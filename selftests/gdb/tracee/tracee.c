@@ -66,15 +66,20 @@ static void loop(long n, int id)
 		work(i, id);
 }
 
-static pthread_barrier_t ready, start;
+static pthread_barrier_t ready, start, end;
 
+/* A thread that is starting or ending blocks SIGTRAP, so none does while others work. */
 static void *thread_main(void *id)
 {
-	if (*(long *)id % 100 < THREADS) {
+	const int is_one_of_many = *(long *)id % 100 < THREADS;
+
+	if (is_one_of_many) {
 		pthread_barrier_wait(&ready);
 		pthread_barrier_wait(&start);
 	}
 	loop(*(long *)id / 100, *(long *)id % 100);
+	if (is_one_of_many)
+		pthread_barrier_wait(&end);
 	return NULL;
 }
 
@@ -92,6 +97,7 @@ static void run_threads(long n)
 
 	pthread_barrier_init(&ready, NULL, THREADS + 1);
 	pthread_barrier_init(&start, NULL, THREADS + 1);
+	pthread_barrier_init(&end, NULL, THREADS);
 	for (int i = 0; i <= THREADS; i++)
 		ids[i] = n * 100 + i;
 	for (int i = 0; i < THREADS; i++)
