@@ -14,6 +14,7 @@
 #include "lib/gate.h"
 #include "lib/program.h"
 #include "tests/common.h"
+#include "tests/meanwhile.h"
 #include "tests/tracing.h"
 
 static void mask(int how, int sig)
@@ -461,6 +462,54 @@ TEST("signals.realtime", "C6", "a real-time task receives one signal for each hi
 			usleep(1000);
 	}
 	EXPECT_EQ(Signals::count(SETSIG), HITS, "signals");
+}
+
+/*
+ * The signal of a CPU-wide event that counts in kernel mode, too. On PREEMPT_RT the test preempts
+ * the thread that is sending it, and hits again. A slow program on kill_fasync() gives the test
+ * time for that. Without PREEMPT_RT an interrupt sends the signal, which nothing preempts.
+ */
+TEST("signals.preempted", "C6",
+     "a hit by a task that preempts the thread that sends the event's signal sends another signal")
+{
+	constexpr uint64_t TRIES = 2 * MEETINGS, COOKIE = 1;
+	constexpr int ENOUGH_MILLISECONDS = 500;
+	const int cpu = usable_cpus().front();
+	perf_event_attr attr = breakpoint(hit);
+	Filter filter(Program::CHECKS_COOKIE);
+	Signals signals({ SETSIG });
+	uint64_t met = 0, lost = 0;
+
+	attr.exclude_kernel = 0;
+	run_on(cpu);
+
+	Event event(attr, -1, cpu), sending(breakpoint_in_kernel("kill_fasync"), -1, cpu);
+	Fd link = must_link(filter.prog_fd(), sending, COOKIE);
+
+	filter.checks(COOKIE, 1'000'000);
+	event.async(SETSIG, gettid());
+	sending.enable();
+	event.enable();
+	become_realtime(50);
+	for (uint64_t i = 0; i < TRIES && !lost; i++) {
+		const uint64_t before = Signals::count(SETSIG), runs = filter.runs();
+
+		hit(i);
+		usleep(200);
+
+		const bool sends = filter.runs() > runs && Signals::count(SETSIG) == before;
+
+		hit(i);
+		for (int ms = 0; ms < ENOUGH_MILLISECONDS && Signals::count(SETSIG) < before + 2;
+		     ms++)
+			usleep(1000);
+		met += sends;
+		lost += sends && Signals::count(SETSIG) != before + 2;
+	}
+	note("%llu hits while a signal was being sent", (unsigned long long)met);
+	EXPECT_EQ(lost, 0, "hits without a signal");
+	if (kernel_is_realtime() && !lost)
+		EXPECT_GE(met, MEETINGS, "hits while a signal was being sent");
 }
 
 static constexpr uint64_t SIG_DATA = 0x123456789abcdef0;
