@@ -24,7 +24,8 @@ static constexpr struct {
 	{ "C1", "a program that returns 0 leaves no visible side effect" },
 	{ "C2", "an accepted hit has every effect that it has without a program" },
 	{ "C3", "an event counts every hit, rejected or not" },
-	{ "C4", "timers and PMU events are throttled as on stock; a lone breakpoint never is" },
+	{ "C4", "timers and PMU events are throttled as on stock; a breakpoint outside a group "
+		"never is" },
 	{ "C5", "kprobe, uprobe and tracepoint programs run once per hit, where they ran before" },
 	{ "C6", "no accepted hit is lost, even while programs are attached and detached" },
 	{ "C7", "a program never sees the cookie of another attachment" },
@@ -33,9 +34,10 @@ static constexpr struct {
 	{ "C10", "an event that used up its limit or was throttled can count again" },
 	{ "C11", "without BPF or tracing a kernel builds, and events behave as without a program" },
 	{ "C12", "ptrace and other users of breakpoints are unaffected" },
-	{ "C13", "a task continues after a stop, a step or a signal handler without another hit" },
+	{ "C13",
+	  "a task that continues after a stop, a step or a signal handler does not hit again" },
 	{ "C14", "without a program a breakpoint hit costs no instruction more than on stock" },
-	{ "C15", "a program grants no additional rights and does not hold up the machine" },
+	{ "C15", "a program grants no additional rights and cannot stall the machine" },
 	{ "C16", "modules built for the stock kernel load on the patched 5.10, 6.1 and 6.12" },
 };
 

@@ -592,26 +592,29 @@ TEST("signals.sigtrap.blocked.accepted", "C2",
 	}
 }
 
-/* The kernel reads it in execve(). */
-static char argument[] __attribute__((aligned(8))) = "argument";
+/* The kernel reads it in execve(). Two words, each of which has a watchpoint. */
+static char argument[] __attribute__((aligned(8))) = "argument, second";
 
-/* A child has two such events, both of which are hit when it executes a program. */
-static void check_hit_during_exec(perf_event_attr attr)
+TEST("signals.sigtrap.exec.during", "C15",
+     "the SIGTRAP of a hit in execve() does not reach the new program, which it would terminate")
 {
 	constexpr int TIMES = 20;
+	const auto attr_for = [](const char *word) {
+		perf_event_attr attr = breakpoint(Access::READ_WRITE, word, sizeof(uint64_t));
+
+		attr.exclude_kernel = 0;
+		return with_sigtrap(attr);
+	};
 	int died = 0;
 
-	attr = with_sigtrap(attr);
-	attr.exclude_kernel = 0;
-	Event(attr).close(); /* skips the test without attr.sigtrap */
+	need_kernel_hits();
+	Event(attr_for(argument)).close(); /* skips the test without attr.sigtrap */
 	for (int i = 0; i < TIMES; i++) {
 		Child child([&] {
-			Event event(attr), another(attr);
+			Event event(attr_for(argument)), another(attr_for(argument + 8));
 
-			if (!attr.enable_on_exec) {
-				event.enable();
-				another.enable();
-			}
+			event.enable();
+			another.enable();
 			/*
 			 * By its path: after a failed exec() the SIGTRAP goes to the old program.
 			 */
@@ -622,25 +625,6 @@ static void check_hit_during_exec(perf_event_attr attr)
 		died += child.wait() != 0;
 	}
 	EXPECT_EQ(died, 0, "new programs that did not exit with 0");
-}
-
-TEST("signals.sigtrap.exec.during", "C15",
-     "the SIGTRAP of a hit in execve() does not reach the new program, which it would terminate")
-{
-	need_kernel_hits();
-	check_hit_during_exec(breakpoint(Access::READ_WRITE, argument, sizeof(uint64_t)));
-}
-
-TEST("signals.sigtrap.exec.removed", "C15",
-     "the SIGTRAP of a hit while exec() removes the events does not reach the new program")
-{
-	need_kernel_hits();
-
-	/* perf_event_remove_on_exec() calls it, soon after the events have been enabled. */
-	perf_event_attr attr = breakpoint_in_kernel("mutex_lock");
-
-	attr.enable_on_exec = 1;
-	check_hit_during_exec(attr);
 }
 
 /*
@@ -671,6 +655,27 @@ static void exec_with_pending_sigtrap(bool close_before)
 		EXPECT_TRUE(is_pending(SIGTRAP), "SIGTRAP is pending before exec");
 		if (close_before)
 			event.close();
+		return exec_grep(OF_THREAD);
+	});
+
+	EXPECT_STATUS(child.wait(), W_EXITCODE(1, 0), "grep for a pending SIGTRAP");
+}
+
+/* perf_event_remove_on_exec() calls mutex_lock(), as do many others. */
+TEST("signals.sigtrap.exec.removed", "C15",
+     "the SIGTRAP of a hit while exec() removes the event does not survive exec()")
+{
+	need_kernel_hits();
+
+	const perf_event_attr attr = with_sigtrap(breakpoint_in_kernel("mutex_lock"));
+
+	Event(attr).close();
+
+	Child child([&] {
+		Event event(attr);
+
+		block(SIGTRAP);
+		event.enable();
 		return exec_grep(OF_THREAD);
 	});
 
