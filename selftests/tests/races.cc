@@ -317,7 +317,8 @@ static void check_turned_on_elsewhere(TurnedOn how)
 	run_on(cpus[0]);
 
 	const pid_t tid = gettid();
-	perf_event_attr attr = breakpoint(hit), another = software(PERF_COUNT_SW_DUMMY);
+	/* Since 6.12 only events of the PMU of the new event are scheduled out. */
+	perf_event_attr attr = breakpoint(hit), another = breakpoint(hit_other);
 
 	/* No wakeup: only the work that disables the event is pending. */
 	attr.wakeup_events = 0;
