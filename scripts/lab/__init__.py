@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What the verbs share. For each thing there is one reader:
+"""Code that the verbs share. Each module is the only reader of its subject:
 
   base      patches/: the series, what stock fails, the mutants
-  config    Kconfig.fragment, and what a file of configs/ adds to it
-  suite     the rules and the tests, as the suite tells them
-  ktap      what the suite prints
-  splat     what a console says when a kernel complains
+  config    Kconfig.fragment, and the files of configs/ that add to it
+  suite     the rules and the tests, as the suite lists them
+  ktap      the output of the suite
+  splat     kernel splats on a console
   tree      trees, builds and boots in the build folder
   livepatch the sources of a live patch
-  debian    releases and archives of Debian, the names of its kernels
-  verdict   the stock and the patched guest, judged
-  lava      what LAVA left of a guest
-  apt       packages of the machine's release, and of others
-  mail      a series as mails: git am and checkpatch
-  kcidb     a result, in the words of KCIDB
-  mutate    mutants that a program makes of C
-  variants  many boots that differ in one thing: soak, prefixes, mutants, debug
+  debian    Debian's releases and archives, and the names of its kernels
+  verdict   judges the results of the stock and the patched guest
+  lava      the log of a LAVA job
+  apt       packages of the machine's release and of other releases
+  mail      a series as emails: git am and checkpatch
+  kcidb     results in KCIDB's format
+  mutate    generates mutants of C code
+  variants  series of boots that differ in one respect: soak, prefixes, mutants, debug
 """
 import argparse
 import os
@@ -29,31 +29,31 @@ SCRIPTS = pathlib.Path(__file__).resolve().parent.parent
 TOP = SCRIPTS.parent
 BUILD = pathlib.Path(os.environ.get("BUILD") or TOP / "build").resolve()
 os.environ["BUILD"] = str(BUILD)
-# The reader of a pipe gets each result at once.
+# The reader of a pipe gets each line immediately.
 sys.stdout.reconfigure(line_buffering=True)  # type: ignore[attr-defined]
 
 
 def die(message, code=1) -> typing.NoReturn:
-    """One line on stderr: what is wrong, where, what to do. Exit code 1; 2 for bad usage. It may end with
-    the last line of a log: a terminal gets no control characters of it."""
+    """Prints one line on stderr: what is wrong, where, what to do. Exit code 1; 2 for bad usage. The message may end
+    with the last line of a log, so control characters are replaced."""
     message = re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", str(message))
     print(f"{pathlib.Path(sys.argv[0]).name}: {message}", file=sys.stderr)
     sys.exit(code)
 
 
 def from_dkms() -> bool:
-    """Whether dkms/make runs this. Then apt may be installing packages: nothing is installed, and apt's lists are not
-    updated."""
+    """Whether dkms/make runs this program. apt may then be in the middle of an installation, so nothing is installed,
+    and apt's lists are not updated."""
     return bool(os.environ.get("FROM_DKMS"))
 
 
 def later(message) -> typing.NoReturn:
-    """Like die(), for a reason that may pass, such as a network that is down. For dkms/make the exit code is 75, and it
-    has the build repeated at the next boot."""
+    """Like die(), for a temporary error, such as a network that is down. The exit code for dkms/make is 75, which makes
+    it repeat the build at the next boot."""
     die(message, 75 if from_dkms() else 1)
 
 
-# They stand on command lines of make and in programs for guests.
+# These paths are used on make's command line and in shell scripts for guests.
 if re.search(r"""[$`"'\\;&|<>()\x00-\x1f\x7f]""", f"{TOP}{BUILD}"):
     die(f"{TOP} or {BUILD}: a path with quotes, backslashes, parentheses or any of $ ` ; & | < > cannot be passed "
         "to make; move it, or set BUILD=/path")
@@ -65,7 +65,7 @@ class Version(argparse.Action):
 
 
 class Arguments(argparse.ArgumentParser):
-    """The text at the top of a verb is its help. Bad usage gets one line."""
+    """The docstring of a verb is its help text. Bad usage prints one line."""
 
     def __init__(self, text):
         super().__init__(description=text, allow_abbrev=False,
@@ -82,7 +82,7 @@ class Arguments(argparse.ArgumentParser):
 
 
 def run(verb):
-    """Runs the function that a verb is; what ends it early gets one line, not a traceback."""
+    """Runs a verb's main function. An I/O error prints one line, not a traceback."""
     try:
         sys.exit(verb())
     except KeyboardInterrupt:
@@ -95,26 +95,26 @@ def run(verb):
 
 
 def number(text, what, least=1, digits=9):
-    """An argument that counts something."""
+    """Returns an argument that must be a number of at least @least."""
     if not re.fullmatch(f"[0-9]{{1,{digits}}}", str(text)) or int(text) < least:
         die(f"{what} not '{text}'")
     return int(text)
 
 
 def replace(path, text):
-    """Writes a file so that it is there whole or not at all."""
+    """Writes a file atomically."""
     part = path.with_name(path.name + ".part")
     part.write_text(text)
     part.rename(path)
 
 
 def printable(text):
-    """Without control characters: a guest may print anything."""
+    """The text with all but printable ASCII replaced: a guest may print anything."""
     return re.sub(r"[^\x20-\x7e]", "?", text)
 
 
 def table(rows):
-    """A Markdown table: the first row is its head."""
+    """A Markdown table; the first row is its header."""
     width = [max(len(str(row[i])) for row in rows) for i in range(len(rows[0]))]
     lines = ["| " + " | ".join(str(cell).ljust(w) for cell, w in zip(row, width)) + " |" for row in rows]
     lines.insert(1, "|" + "|".join("-" * (w + 2) for w in width) + "|")
@@ -122,7 +122,7 @@ def table(rows):
 
 
 def columns(rows, gap=2):
-    """The lines of a table: the first cell to the left, the others to the right."""
+    """The lines of a table: the first column is left-aligned, the others are right-aligned."""
     width = [max(len(str(row[i])) for row in rows) for i in range(len(rows[0]))]
     return [(" " * gap).join([str(row[0]).ljust(width[0])] +
                       [str(cell).rjust(w) for cell, w in zip(row[1:], width[1:])]).rstrip() for row in rows]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What shell asks of the readers, see lib.sh:  python3 scripts/lab VERB QUESTION [ARGUMENT...]"""
+"""The readers' interface to shell scripts, see lib.sh:  python3 scripts/lab VERB QUESTION [ARGUMENT...]"""
 import pathlib
 import sys
 
@@ -26,7 +26,7 @@ def apt_download(folder, *arguments):
 
 
 def note(*run):
-    """COMMAND COUNTS BASE FIGURE: a run for make results."""
+    """COMMAND COUNTS BASE FIGURE: records a run for make results."""
     from lab import results
     command, counts, name, figure = run
     results.note(command, counts, name, float(figure) if "." in figure else int(figure))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Packages of the machine's release, and of others, from the archive that the machine has configured."""
+"""Packages of the machine's release and of other releases, from the archive that the machine has configured."""
 import contextlib
 import os
 import pathlib
@@ -23,18 +23,18 @@ Dir::Cache "{0}/cache";
 
 
 def may_update() -> bool:
-    """Only root can update the machine's own lists, and not for dkms, while apt runs."""
+    """Whether to update the machine's own package lists: only root can, and not under dkms, where apt is running."""
     return not from_dkms() and tree.say("id", "-u") == "0"
 
 
 def private(suite: str, wanted: str) -> pathlib.Path:
-    """An apt.conf with which apt reads that suite instead of what the machine has configured. @wanted comes from it."""
+    """The path of an apt.conf that makes apt read only @suite. @wanted names what comes from it, for messages."""
     if not re.fullmatch("[a-z][a-z0-9-]*", suite):
         die(f"not the name of a Debian release: {suite}")
     label = "Debian-Security" if suite.endswith("-security") else "Debian"
     address = debian.archive(label)
     if not address and may_update():
-        # On a machine whose lists were never read nothing has a label yet.
+        # Labels come from the package lists, which may not have been downloaded yet.
         if subprocess.call(["apt-get", "update"], stdout=sys.stderr):
             die("apt-get update failed")
         address = debian.archive(label)
@@ -48,15 +48,15 @@ def private(suite: str, wanted: str) -> pathlib.Path:
     except OSError:
         die(f"cannot write to {BUILD}")
     (folder / "sources.list").write_text(f"deb [signed-by={KEYS} target=Packages] {address} {suite} main\n")
-    # The hooks that run after an update are the machine's, and about its own lists.
+    # The machine's post-update hooks are for its own package lists, so the configuration clears them.
     (folder / "apt.conf").write_text(CONFIGURATION.format(folder))
     return folder / "apt.conf"
 
 
 def download(folder: pathlib.Path, options: typing.List[str], *packages: str) -> bool:
-    """To FOLDER/debs; what apt says is in FOLDER/apt.log. When root runs apt, what talks to the network runs as _apt,
-    provided that it may write there. What root does not own in the end was not put there by apt itself, which checks
-    it."""
+    """Downloads to FOLDER/debs; apt's output is in FOLDER/apt.log. If root runs apt, its network code runs as the user
+    _apt, provided that _apt can write to the folder. apt itself, as root, verifies a download and takes ownership of
+    it, so a file that root does not own afterwards was not verified."""
     debs, user = folder / "debs", os.geteuid()
     shutil.rmtree(debs, ignore_errors=True)
     debs.mkdir(parents=True)
@@ -70,11 +70,11 @@ def download(folder: pathlib.Path, options: typing.List[str], *packages: str) ->
         os.chown(debs, user, -1)
         found = list(debs.iterdir())
         strange = [path.name for path in found if not stat.S_ISREG(path.lstat().st_mode) or path.lstat().st_uid != user]
-        log.write("".join(f"E: {name} is not what apt has checked\n" for name in strange or ["nothing"] * (not found)))
+        log.write("".join(f"E: {name} was not verified by apt\n" for name in strange or ["nothing"] * (not found)))
     return bool(found) and not strange
 
 
 def error(folder: pathlib.Path) -> str:
     """Why download() failed."""
-    said = re.search("^E:.*", tree.read(folder / "apt.log"), re.M)
-    return said[0] if said else "apt-get failed"
+    found = re.search("^E:.*", tree.read(folder / "apt.log"), re.M)
+    return found[0] if found else "apt-get failed"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""A base: its series in patches/linux-X.Y, what its runs are compared with in patches/expect, and its
-mutants in patches/mutants. There is no list of bases but the folders patches/linux-X.Y."""
+"""A base: its series in patches/linux-X.Y, the results expected of its runs in patches/expect, and its mutants in
+patches/mutants. The bases are the folders patches/linux-X.Y; there is no other list of them."""
 import fnmatch
 import hashlib
 import os
@@ -18,18 +18,18 @@ def order(version):
 
 
 def names():
-    """All bases, the oldest first."""
+    """All bases, oldest first."""
     return sorted((path.parent.name.removeprefix("linux-") for path in TOP.glob("patches/linux-*/series")),
                   key=order)
 
 
 def measured():
-    """Those of which a kernel was booted on $ARCH, and stock-fails says what came of it."""
+    """The bases whose stock-fails was measured on $ARCH."""
     return [name for name in names() if not unmeasured(name)]
 
 
 def unmeasured(name):
-    """Why a base is not one of them, or None."""
+    """Why measured() does not list a base, or None."""
     expected = Base(name).of_arch("stock-fails")
     path = expected.relative_to(TOP)
     if not expected.is_file():
@@ -38,8 +38,8 @@ def unmeasured(name):
 
 
 def left_out(name):
-    """Why make matrix does not measure a base on $ARCH, or None. The source comes from Debian, from the
-    mirror that is named, or from the build folder."""
+    """Why make matrix does not measure a base on $ARCH, or None. The source comes from Debian, from KERNEL_MIRROR, or
+    from the build folder."""
     why = unmeasured(name)
     if not why and "kernel.org" in Base(name).kernels()[0] and not os.environ.get("KERNEL_MIRROR") \
             and not any(BUILD.glob(f"linux-{name}")) and not any(BUILD.glob(f"linux-{name}.*")):
@@ -54,7 +54,7 @@ def at_hand():
 
 
 def part():
-    """What of a series PART= selects: "feature", its first section, or None for all of it."""
+    """The part of a series that PART= selects: "feature" for its first section, None for the whole series."""
     name = os.environ.get("PART")
     if name and name != "feature":
         die(f"PART={name}: no such part (available: feature)")
@@ -64,13 +64,13 @@ def part():
 
 
 def kept(name):
-    """What make verify calls its results of a base: results-6.1, or feature-6.1."""
+    """The name of make verify's results for a base: results-6.1, or feature-6.1."""
     if part():
         find(name).patches()
     return f"{part() or 'results'}-{name}"
 
 
-subjects: typing.Dict[typing.Tuple[str, str], str] = {}  # of subject(), by base and architecture
+subjects: typing.Dict[typing.Tuple[str, str], str] = {}  # cache of subject(), by base and architecture
 
 
 def find(name=None):
@@ -82,7 +82,7 @@ def find(name=None):
 
 
 def kernel_version(tree):
-    """6.1.192, from the tree's Makefile; None if it is no kernel tree."""
+    """The version in the tree's Makefile, such as 6.1.192; None if it is not a kernel tree."""
     try:
         text = (tree / "Makefile").read_text(errors="replace")
     except OSError:
@@ -99,7 +99,7 @@ def digest(paths, text=""):
 
 
 class Series:
-    """A folder with a file "series"."""
+    """A folder with a quilt series."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -116,17 +116,17 @@ class Series:
         return [line for line in lines if line]
 
     def kernels(self):
-        """What it is for, [X.Y, version, suite of the archive if not the machine's own] each: first
-        what it was made on, "# BASE linux-6.1 ...", then what else it was tried on, "# ALSO ..."."""
+        """The kernels that it is for, each as [X.Y, version, suite of the archive if not the machine's own]: first the
+        one that it was made on, "# BASE linux-6.1 ...", then the others that it was tested on, "# ALSO ..."."""
         first, *others = self.text.splitlines() or [""]
         lines = [line.removeprefix("# BASE linux-") for line in [first] if line.startswith("# BASE linux-")]
         lines += [line.removeprefix("# ALSO linux-") for line in others if line.startswith("# ALSO linux-")]
         return [line.split() for line in lines]
 
     def until(self):
-        """The month in which maintenance of this line ends, "# UNTIL 2026-12"; None if that is not announced."""
-        said = re.search(r"^# UNTIL (\d{4}-\d{2})$", self.text, re.M)
-        return said[1] if said else None
+        """The month in which maintenance of this kernel line ends, "# UNTIL 2026-12"; None if it is not announced."""
+        match = re.search(r"^# UNTIL (\d{4}-\d{2})$", self.text, re.M)
+        return match[1] if match else None
 
     def is_for(self, version):
         return version.rpartition(".")[0] in [kernel for kernel, *_ in self.kernels()]
@@ -140,20 +140,20 @@ class Series:
         return sorted(found)
 
     def digest(self):
-        """What is in it, as a number."""
+        """A hash of the series file and its patches."""
         return digest([self.folder / "series", *(self.folder / patch for patch in self.patches())])
 
     def header(self, patch, field):
-        """A line of a patch's message, unfolded: its "Subject" without the tag, or a trailer; "" if it has none."""
+        """A header or trailer of a patch, unfolded, "Subject" without its tag; "" if there is none."""
         message = (self.folder / patch).read_text(errors="replace").split("\n---\n")[0]
         found = re.search(rf"^{field}: (.*(?:\n[ \t].*)*)", message, re.M)
         return re.sub(r"^\[PATCH[^]]*\] ", "", " ".join(found[1].split())) if found else ""
 
     def tests(self, patch):
-        """The patterns of tests in the line "Tests:" of a patch: what it claims to fix."""
+        """The tests and patterns that the "Tests:" line of a patch names: what the patch claims to fix."""
         message = (self.folder / patch).read_text(errors="replace").split("\n---\n")[0]
-        said = re.search(r"^Tests: (.*?)(?:\sin\sthe\s+selftests|\n\n|\Z)", message, re.M | re.S)
-        return re.findall(r"[a-z_]+(?:\.[a-z_0-9*]+)+", said[1]) if said else []
+        match = re.search(r"^Tests: (.*?)(?:\sin\sthe\s+selftests|\n\n|\Z)", message, re.M | re.S)
+        return re.findall(r"[a-z_]+(?:\.[a-z_0-9*]+)+", match[1]) if match else []
 
 
 class Base(Series):
@@ -163,33 +163,33 @@ class Base(Series):
         self.expect, self.broken = (TOP / "patches" / room / self.folder.name for room in ("expect", "mutants"))
 
     def of_arch(self, name):
-        """What runs on $ARCH are compared with: instructions, or instructions.arm64."""
+        """The path of the expected results for $ARCH: instructions, or instructions.arm64."""
         return self.expect / (f"{name}.{ARCH.name}" if ARCH.suffix else name)
 
     def feature_fails(self):
-        """The list of what still fails with PART=feature, in the format of stock-fails."""
+        """The list of the tests that still fail with PART=feature, in the format of stock-fails."""
         return self.of_arch("feature-fails")
 
     def stock_fails(self, preempt="full", shipped=False):
         return read_fails(self.expected(), preempt, shipped=shipped)
 
     def stock_fails_elsewhere(self):
-        """What comes to it on other architectures than x86: (name, tests) each."""
+        """The additional failures on architectures other than x86, each as (architecture, tests)."""
         return [(path.suffix[1:], {test for test in read_fails(path, None) if not test.startswith("not ")})
                 for path in self.expect.glob("stock-fails.*")]
 
     def live_fails(self):
-        """The list of what fails with the live patch, which need not exist."""
+        """The list of the tests that fail with the live patch; the file may not exist."""
         return TOP / f"patches/expect/live/linux-{self.name}.fails"
 
     def skips(self, version):
-        """The list of what the patched kernel skips, or None if @version is of another line, or it does not exist."""
+        """The list of the tests that the patched kernel skips; None if there is none for @version."""
         path = self.of_arch("skips")
         return path if path.is_file() and f"{version}.".startswith(f"{self.name}.") else None
 
     def expected(self):
-        """stock-fails, or what it is for $ARCH: stock-fails.ARCH has the names that come to it, and
-        "not NAME" (or a pattern) for those that leave it."""
+        """The path of stock-fails for $ARCH. stock-fails.ARCH lists the tests that are added to stock-fails, and "not
+        NAME" (or a pattern) for tests that are removed from it."""
         path, differs = self.expect / "stock-fails", self.of_arch("stock-fails")
         if not ARCH.suffix or not differs.is_file():
             return path
@@ -206,11 +206,11 @@ class Base(Series):
         return whole
 
     def mutants(self):
-        """All of them, by name."""
+        """All mutants of the base, sorted by name."""
         return [Mutant(path) for path in sorted(self.broken.glob("*.patch"))]
 
     def mutant(self, name):
-        """Its own, or that of another base, which most lines of a series have in common with it."""
+        """A mutant by name. It may be in another base's folder, as the series share most of their lines."""
         for folder in (self.broken, *(Base(other).broken for other in names())):
             path = folder / f"{name}.patch"
             if path.is_file():
@@ -218,8 +218,9 @@ class Base(Series):
         die(f"no such mutant: {name} (see {TOP}/patches/mutants)")
 
     def equivalent(self):
-        """Changes to the series that no test notices. A generated mutant is a key, with the indented lines below it
-        as the reason. What was tried by hand is a key "STATEMENT | CHANGE | WHY" without a value."""
+        """Changes to the series that no test can notice. For a generated mutant the key is the mutant, and the value is
+        the reason, from the indented lines below it. For a change that was tried by hand the key is "STATEMENT | CHANGE
+        | WHY", and the value is empty."""
         path = self.broken / "equivalent"
         found: typing.List[typing.List[str]] = []
         for line in path.read_text().splitlines() if path.is_file() else []:
@@ -233,9 +234,9 @@ class Base(Series):
         return {first: " ".join(rest) for first, *rest in found}
 
     def subject(self, arch=ARCH.folder):
-        """What a verdict is about, as a number: the tests, the configuration, what the patches change outside of
-        Documentation/, and the lists that the results are compared with, those for @arch among them if it is named.
-        A process keeps its first answer, which is that of the state that it measures."""
+        """A hash of everything that a verdict depends on: the tests, the configuration, what the patches change outside
+        of Documentation/, and the lists of expected results, including those for @arch. The result is cached for the
+        lifetime of the process, so that it describes the files that the process measures."""
         if (self.name, arch) not in subjects:
             subjects[self.name, arch] = self.subject_of_now(arch)
         return subjects[self.name, arch]
@@ -251,22 +252,22 @@ class Base(Series):
 
 
 def live_subject(name):
-    """What a verdict about the live patch for a base is about."""
+    """Like Base.subject(), for a verdict about the live patch."""
     one = find(name)
     lists = [one.live_fails()] if one.live_fails().is_file() else []
     return digest([*lists, *sorted((TOP / "patches/livepatch").glob(f"linux-{name}.*"))])[:8] + one.subject()[:8]
 
 
 def read_fails(path, preempt="full", release=None, shipped=False, failed=()):
-    """The tests that must fail on the stock kernel, those of the theme "oops" among them, of which
-    it dies. The comment behind a test limits it to some kernels:
+    """The tests that must fail on the stock kernel, including the tests oops.*, which crash it. A comment after a test
+    limits it to some kernels:
 
-      # preempt=X   to that preemption; with @preempt None each counts
-      # linux-6.8   to kernels of that line, another one than the base's, if @release is of it
-      # shipped     to kernels as Debian ships them, whose configuration has more than Kconfig.fragment
-      # may         to machines where it does fail: if it is in @failed
+      # preempt=X   kernels with that preemption mode; all if @preempt is None
+      # linux-6.8   kernels of that line, which is not the base's, if @release belongs to it
+      # shipped     kernels as Debian ships them, whose configuration has more than Kconfig.fragment
+      # may         machines where it does fail, that is, if it is in @failed
 
-    "# survives" limits nothing: see read_survived().
+    "# survives" does not limit a test: see read_survived().
     """
     found = set()
     for line in path.read_text().splitlines():
@@ -281,14 +282,14 @@ def read_fails(path, preempt="full", release=None, shipped=False, failed=()):
 
 
 def read_survived(path):
-    """The tests of the theme "oops" that fail on the stock kernel and do not crash it: "oops.NAME # survives"."""
+    """The tests oops.* that fail on the stock kernel but do not crash it: "oops.NAME # survives"."""
     return set(re.findall(r"^(oops\.\S+) *# survives$", path.read_text(), re.M))
 
 
 class Skip(typing.NamedTuple):
     """A test that the patched kernel skips."""
     reason: str  # as the test prints it
-    may: bool    # it depends on the machine, so the test may run
+    may: bool    # whether it is skipped depends on the machine
 
 
 def read_skips(path):
@@ -298,7 +299,7 @@ def read_skips(path):
 
 
 def write_skips(path, skipped):
-    """Lists what is @skipped, a dictionary of reasons, by reason. What may be skipped stays listed as that."""
+    """Writes the list of skipped tests. @skipped: test -> reason. Tests that are listed with "may" keep it."""
     old = read_skips(path) if path.is_file() else {}
     may = {test: skip for test, skip in old.items() if skip.may}
     skips = may | {test: Skip(reason, test in may) for test, reason in skipped.items()}
@@ -309,25 +310,25 @@ def write_skips(path, skipped):
 
 
 def deadly(tests):
-    """Those that can crash a kernel with the defect."""
+    """The tests that can crash a kernel that has the bug."""
     return {test for test in tests if test.startswith("oops.")}
 
 
 def by_default(tests):
-    """Those that run if no test is named (runs_only_if_named() in selftests/harness/main.cc)."""
+    """The tests that run if none is named (runs_only_if_named() in selftests/harness/main.cc)."""
     return {test for test in tests if not test.startswith(("oops", "gdb"))}
 
 
 class Mutant:
-    """A patch on top of the series, or of selftests/, that breaks one rule. Its message says how that shows:
+    """A patch on top of the series, or to selftests/, that breaks one rule. Fields of its message:
 
-    Fails: NAME...            tests (or globs) which must fail, all of them; of oops.* the kernel dies
-    Config: CONFIG            it is built with that file of scripts/configs
-    Splat: CONFIG: PATTERN    built so, the kernel must complain in words that match, while it
-    Runs: NAME...             runs these, whatever they say
+    Fails: NAME...            tests (or patterns) that must all fail; oops.* must crash the kernel
+    Config: CONFIG            the kernel is built with that file of scripts/configs
+    Splat: CONFIG: PATTERN    the kernel, built with CONFIG, must print a splat that matches PATTERN
+    Runs: NAME...             the tests that run with Splat:, whatever their results are
     Costs: WAY                this way to hit must cost more than the file "instructions" says
-    Without: PATTERN          for it the matching lines are left out of Kconfig.fragment
-    Arch: ARCH                it is of that architecture, not of x86
+    Without: PATTERN          the matching lines of Kconfig.fragment are left out
+    Arch: ARCH                the mutant is for that architecture; x86 by default
     """
 
     def __init__(self, path):
@@ -346,6 +347,6 @@ class Mutant:
             die(f"{path}: no 'Fails:', 'Runs:' or 'Costs:' line")
 
     def kills(self, tests):
-        """Which of these tests it must fail, or are run until the kernel complains; a pattern that no
-        test matches stands for itself."""
+        """The tests, of @tests, that must fail with it, or that run until the kernel prints a splat. A pattern that
+        matches no test is returned as it is."""
         return [test for pattern in self.fails or self.runs for test in fnmatch.filter(tests, pattern) or [pattern]]

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Kconfig.fragment, and the files of configs/ that add to it. In the comments of such a file:
+"""Kconfig.fragment, and the files of configs/ that add to it. Fields in the comments of such a file:
 
-  # Console: TEXT      what a kernel prints at boot that really has it
-  # Runs: TEST         or a test that is not skipped on it; what "make debug" builds has one of the two
-  # Bases: X.Y...      which it is for, if not for all
-  # Boot: OPTION...    of scripts/boot, for such a kernel
-  # Packages: NAME...  what its build takes that is not installed for every verb
+  # Console: TEXT      what a kernel with this configuration prints at boot
+  # Runs: TEST         a test that is not skipped with it; "make debug" requires Console: or Runs:
+  # Bases: X.Y...      the bases that it is for, if not all
+  # Boot: OPTION...    options of scripts/boot for such a kernel
+  # Packages: NAME...  packages for its build that not every verb installs
   # Apart: PATTERN     tests that make the debug tool turn itself off; they run in a separate boot
 
-For kernels of one architecture "Bases arm64:" is said instead, and "Boot x86:" besides.
+"Bases arm64:" replaces "Bases:" on that architecture; "Boot x86:" adds to "Boot:".
 """
 import re
 import shlex
@@ -22,12 +22,12 @@ class Config:
     def __init__(self, name):
         self.name = name
         self.text = (SCRIPTS / "configs" / name).read_text()
-        said = dict(re.findall(r"^# ((?:Console|Runs|Bases|Boot|Packages|Apart)(?: \w+)?): (.*)", self.text, re.M))
-        self.console, self.runs = said.get("Console"), said.get("Runs")
-        self.bases = said.get(f"Bases {ARCH.name}", said.get("Bases", "")).split()
-        self.packages = said.get("Packages", "").split()
-        self.apart = said.get("Apart")
-        self.boot = shlex.split(said.get("Boot", "")) + shlex.split(said.get(f"Boot {ARCH.name}", ""))
+        fields = dict(re.findall(r"^# ((?:Console|Runs|Bases|Boot|Packages|Apart)(?: \w+)?): (.*)", self.text, re.M))
+        self.console, self.runs = fields.get("Console"), fields.get("Runs")
+        self.bases = fields.get(f"Bases {ARCH.name}", fields.get("Bases", "")).split()
+        self.packages = fields.get("Packages", "").split()
+        self.apart = fields.get("Apart")
+        self.boot = shlex.split(fields.get("Boot", "")) + shlex.split(fields.get(f"Boot {ARCH.name}", ""))
 
     def is_for(self, base):
         return not self.bases or base in self.bases
@@ -38,7 +38,7 @@ def names():
 
 
 def debug():
-    """Those that look for what no test sees."""
+    """The configurations with a debug tool that finds what no test sees."""
     return [config for config in map(Config, names()) if config.console or config.runs]
 
 
@@ -47,18 +47,18 @@ def symbols(text):
 
 
 def fragment(config=None, without=None):
-    """Kconfig.fragment with what $ARCH and a Config add to it, or set in another way, and less the lines
-    that match a pattern."""
+    """Kconfig.fragment with the lines of $ARCH and of @config, which add to it or override it, and without the lines
+    that match @without."""
     text = (TOP / "Kconfig.fragment").read_text()
     for more in [one.text for one in (ARCH if ARCH.suffix else None, config) if one]:
-        set_anew = symbols(more)
-        text = "".join(line for line in text.splitlines(keepends=True) if not symbols(line) & set_anew) + more
+        overridden = symbols(more)
+        text = "".join(line for line in text.splitlines(keepends=True) if not symbols(line) & overridden) + more
     return "".join(line for line in text.splitlines(keepends=True) if not (without and re.search(without, line)))
 
 
 def for_version(path, version, text=None):
-    """What a fragment says for this version, and $ARCH: "CONFIG_X=y # from 5.12 before 7.0 on arm64" is a line
-    for some."""
+    """The lines of a fragment for this version and $ARCH. A comment limits a line to some of them:
+    "CONFIG_X=y # from 5.12 before 7.0 on arm64"."""
     kept = []
     for line in (path.read_text() if text is None else text).splitlines():
         marked = re.fullmatch(r'(CONFIG_[^"]*?)[ \t]*#(.*)', line)
@@ -78,7 +78,7 @@ def for_version(path, version, text=None):
 
 
 def lost(text, configuration):
-    """The lines of a fragment that a configuration has not."""
+    """The lines of a fragment that did not take effect in a configuration."""
     have = set(configuration.splitlines())
     known = {line.partition("=")[0] + "=" for line in have}
     return [line for line in text.splitlines() if line.startswith("CONFIG_") and

@@ -11,19 +11,19 @@ RELEASES = {"12": "bookworm", "13": "trixie"}
 
 
 def machine() -> str:
-    """The version of the machine's release, as 12; empty for testing and sid."""
+    """The version of the machine's release, such as 12; empty for testing and sid."""
     return platform.freedesktop_os_release().get("VERSION_ID", "")
 
 
 def line_of(kernel: str) -> str:
-    """6.1 for 6.1.0-56-amd64. The name becomes a part of paths and command lines."""
+    """6.1 for 6.1.0-56-amd64. Rejects anything else: the name becomes part of paths and command lines."""
     found = re.fullmatch(r"(\d+\.\d+)\.[0-9a-z.+~-]+", kernel, re.ASCII)
     return found[1] if found else die(f"not the name of a kernel, as uname -r has it: {kernel}")
 
 
 def other(kernel: str) -> str:
-    """The release, as 13, that a kernel is for, if that is another than the machine's: scripts/debian has its
-    compiler and its packages."""
+    """The release that a kernel is for, such as 13, or "" if that is the machine's own. scripts/debian provides the
+    compiler and the packages of another release."""
     found = re.search(r"\+deb(\d+)-", kernel)
     return found[1] if found and found[1] != machine() else ""
 
@@ -34,7 +34,7 @@ def release(version: str) -> str:
 
 
 def archive(label: str) -> str:
-    """The address from which apt reads Debian's archive with this label; empty if none is configured."""
+    """The URL of Debian's archive with this label in apt's configuration; empty if there is none."""
     targets = subprocess.run(["apt-get", "indextargets", "--format", "$(ORIGIN)|$(LABEL)|$(REPO_URI)",
                               "Created-By: Packages"], stdout=subprocess.PIPE, text=True).stdout
     addresses = [line.removeprefix(f"Debian|{label}|") for line in targets.splitlines()
@@ -43,7 +43,7 @@ def archive(label: str) -> str:
 
 
 def apt_lines(name: str) -> typing.List[str]:
-    """What apt reads to know a release, with its backports and its security updates."""
+    """Lines of sources.list for a release, its backports and its security updates."""
     debian, security = archive("Debian"), archive("Debian-Security")
     if not debian or not security:
         die("apt has no Debian archive or no Debian security archive configured; add both to sources.list")

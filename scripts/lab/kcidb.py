@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What make verify found of a base, in the words of KCIDB 5.3, to which labs report."""
+"""Converts the results of make verify to KCIDB 5.3, the format in which labs report."""
 import re
 
 ORIGIN = "perf_bpf_filter"
@@ -7,7 +7,7 @@ STATUS = {"pass": "PASS", "fail": "FAIL", "skip": "SKIP"}
 
 
 def run(name, kernel, guest, deadly, about, rules):
-    """(checkout, build, tests) of a guest."""
+    """KCIDB's (checkout, build, tests) for the results of a guest."""
     version = guest.get("kernel") or name
     one = f"{ORIGIN}:{version}-{kernel}-{about}"
     comment = f"Linux {version}" + (f" with patches/linux-{name}" if kernel != "stock" else "")
@@ -15,10 +15,10 @@ def run(name, kernel, guest, deadly, about, rules):
     build = {"id": one, "origin": ORIGIN, "checkout_id": one, "architecture": "x86_64", "status": "PASS",
              "config_name": "Kconfig.fragment"}
 
-    def test(path, status, said=None, **misc):
+    def test(path, status, message=None, **misc):
         found = {"id": f"{one}-{path}", "origin": ORIGIN, "build_id": one, "path": path, "status": status,
                  "environment": {"comment": f"QEMU, {guest.get('accel', 'tcg')}"}, "misc": misc}
-        return {**found, "log_excerpt": said} if said else found
+        return {**found, "log_excerpt": message} if message else found
 
     results = guest["tests"].values()
     whole = "ERROR" if guest["error"] else "FAIL" if "fail" in results or deadly else "PASS"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What the suite prints."""
+"""Parses the output of the suite, and prints TAP."""
 import collections
 import re
 import typing
@@ -8,19 +8,19 @@ from lab import printable
 
 RESULT = re.compile(r"(ok|not ok) ([0-9]{1,6}) ([A-Za-z0-9_.-]+)(?: # (SKIP)[ -~]*)?")
 LINE = re.compile(r"^(ok|not ok) \d+ ?(.*?)( # (?i:SKIP).*)?$", re.M)
-# What the suite prints last of all, from counts of its own.
+# The last line of the suite, from its own counters.
 TOTALS = re.compile(r"# Totals: pass:([0-9]+) fail:([0-9]+) xfail:0 xpass:0 skip:([0-9]+) error:0")
-# A line for progress to count.
+# The lines that progress() counts.
 TESTS = "^(ok|not ok) "
 
 
 class Bad(Exception):
-    """What a guest left behind cannot be trusted; the text says why."""
+    """The output of a guest cannot be trusted; the message says why."""
 
 
 def parse(text):
-    """Test name -> "pass", "fail" or "skip". Raises Bad on anything but one whole KTAP run."""
-    # Not splitlines(), to which a form feed in a test's message is the end of a line.
+    """Test name -> "pass", "fail" or "skip". Raises Bad unless @text is exactly one complete KTAP run."""
+    # Not splitlines(), which would also split a test's message at a form feed.
     lines = text.split("\n")
     starts = [i for i, line in enumerate(lines) if line.startswith("TAP version ")]
     if not starts:
@@ -43,7 +43,7 @@ def parse(text):
                 raise Bad(f"a failed test cannot be skipped: {line[:60]}")
             results[name] = "skip" if skip else "pass" if ok == "ok" else "fail"
         elif not re.match(r"[A-Za-z0-9_./-]+: ", line):
-            # What the shell or a library says, as "sh: ..."; anything else is no KTAP.
+            # A message of the shell or a library, such as "sh: ...", is allowed; anything else is not KTAP.
             raise Bad(f"not KTAP: {printable(line)[:60]}")
     if plan is None:
         raise Bad("no KTAP plan")
@@ -54,18 +54,18 @@ def parse(text):
     counts = [str(list(results.values()).count(result)) for result in ("pass", "fail", "skip")]
     totals = TOTALS.fullmatch("\n".join(lines).rstrip("\n").rpartition("\n")[2])
     if not totals or list(totals.groups()) != counts:
-        raise Bad("the last line is not the sum of the results")
+        raise Bad("the totals in the last line do not match the results")
     return results
 
 
 def results(lines):
-    """(test name, result) of each line that is one, whatever stands between them."""
+    """(test name, result) of each result line; all other lines are ignored."""
     return [(match[3], "skip" if match[4] else "pass" if match[1] == "ok" else "fail")
             for match in map(RESULT.fullmatch, lines) if match]
 
 
 def reasons(text):
-    """Test name -> the first thing that it said."""
+    """Test name -> its first message."""
     found = {}
     for match in re.finditer(r"^# (\S+): (.*)", text, re.M):
         found.setdefault(match[1], printable(match[2]))
@@ -73,31 +73,31 @@ def reasons(text):
 
 
 def took(text):
-    """Test name -> the seconds that it took."""
+    """Test name -> its duration in seconds."""
     return {name: float(seconds) for name, seconds in
             re.findall(r"^# (\S+) took ([0-9]{1,6}\.[0-9]{3}) s$", text, re.M)}
 
 
 class Said(typing.NamedTuple):
-    """The results that were printed, of a run that may have been cut short."""
+    """The results in the output of a run that may have been cut short."""
     passed: list
     failed: list
     skipped: list
 
     @classmethod
     def of(cls, text):
-        said = cls([], [], [])
+        results = cls([], [], [])
         for result, name, skip in LINE.findall(text):
-            (said.failed if result == "not ok" else said.skipped if skip else said.passed).append(name)
-        return said
+            (results.failed if result == "not ok" else results.skipped if skip else results.passed).append(name)
+        return results
 
 
 class Printer:
-    """TAP of our own: a line for each test, and the sum."""
+    """Prints TAP: a line for each test, and the plan."""
 
     def __init__(self, what, plan=None):
         self.what, self.number, self.wrong, self.planned = what, 0, 0, plan
-        self.lines = []  # what was printed
+        self.lines = []  # all lines printed so far
         if plan is not None:
             self.say(f"1..{plan}")
 
@@ -108,19 +108,19 @@ class Printer:
     def test(self, good, text, note=""):
         self.number += 1
         self.wrong += not good
-        # A "#" in what is told would begin a directive: "not ok ... # TODO" is no failure.
+        # A "#" in @text would begin a directive: "not ok ... # TODO" does not count as a failure.
         text = text.replace("#", "no.")
         self.say(f"{'ok' if good else 'not ok'} {self.number} {self.what}{text}{note and ' # ' + note}")
 
     def end(self):
-        """Prints the plan, if it was not known before; returns the exit code."""
+        """Prints the plan, unless it was printed at the start; returns the exit code."""
         if self.planned is None:
             self.say(f"1..{self.number}")
         return 1 if self.wrong else 0
 
 
 def rounds(text):
-    """What perf_bpf_stress said of its rounds, "# round: hits 5 lost 0", added up."""
+    """The sums of the figures that perf_bpf_stress prints for each round, "# round: hits 5 lost 0"."""
     total = collections.Counter()
     for line in re.findall(r"^# round:((?: \w+ \d+)+)", text, re.M):
         words = line.split()

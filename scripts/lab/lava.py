@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What lava-run left of a job that runs scripts/lava/init."""
+"""Reads the log of a LAVA job that runs scripts/lava/init."""
 import datetime
 import hashlib
 import re
@@ -13,14 +13,14 @@ OURS = re.compile(r"(?:\[[ \d.]+\](?:\[ *[TC]\d+\])? )?lab: (up|out|exit)(?: (.*
 
 
 class Log(typing.NamedTuple):
-    console: list  # lines
-    cases: list    # what LAVA's own list of results has of the suite: (name, result)
+    console: list  # the lines of the guest's console
+    cases: list    # the suite's results as LAVA lists them: (name, result)
     error: str     # why LAVA ended the job, or None
     seconds: float
 
 
 def read_log(text):
-    """lava-run's, or as the web interface serves it: a mapping a line."""
+    """Parses the log of lava-run, or the one that LAVA's web interface serves: one YAML mapping on each line."""
     console, cases, error, times = [], [], None, []
     for line in text.splitlines():
         line = line.removeprefix("- ")
@@ -29,12 +29,12 @@ def read_log(text):
         try:
             entry = yaml.load(line, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         except yaml.YAMLError:
-            # A dispatcher that was killed leaves half a line.
+            # A dispatcher that was killed leaves an incomplete last line.
             continue
         if "lvl" not in entry:
             continue
         if entry["lvl"] == "target":
-            # lava_dispatcher/shell.py escapes them, and then the logger does once more.
+            # lava_dispatcher/shell.py escapes quotes, and the logger escapes them again.
             console.append(str(entry["msg"]).replace('\\"', '"'))
             times.append(datetime.datetime.fromisoformat(str(entry["dt"])))
         elif entry["lvl"] == "results" and entry["msg"].get("definition") == "perf_bpf_filter":
@@ -49,9 +49,9 @@ def exit_line(code, key):
 
 
 def judge(log, key):
-    """(outcome, exit code, lines that the suite printed, splats), as scripts/boot would have them. All of it
-    comes out of one console, to which a test can write as well. What it cannot do is end the run: for
-    that takes the key. And what LAVA lists must be what is judged."""
+    """(outcome, exit code, lines that the suite printed, splats), as scripts/boot would report them. All of this comes
+    from one console, to which a test can also write. But no test can forge the end of the run, which requires the key,
+    and the results must be those that LAVA lists."""
     ours = [match.groups() for match in map(OURS.fullmatch, log.console) if match]
     output = [text or "" for kind, text in ours if kind == "out"]
     ends = [text or "" for kind, text in ours if kind == "exit"]

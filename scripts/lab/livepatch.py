@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What the live patch of a base is made of: the plan, patches/livepatch/linux-X.Y.plan, chooses source files and
-patches of the series, and linux-X.Y.patch goes on top of these."""
+"""The sources of a base's live patch. The plan, patches/livepatch/linux-X.Y.plan, selects source files and patches of
+the series; linux-X.Y.patch is applied on top of these."""
 import os
 import pathlib
 import re
@@ -12,7 +12,7 @@ FOLDER = TOP / "patches/livepatch"
 
 
 def bases() -> typing.List[str]:
-    """Those that have a live patch, the oldest first."""
+    """The bases that have a live patch, oldest first."""
     return sorted((path.stem.removeprefix("linux-") for path in FOLDER.glob("linux-*.plan")), key=base.order)
 
 
@@ -30,7 +30,7 @@ class Plan:
         self.without: typing.List[str] = re.findall(r"^without ([^\s#]+)", text, re.M)
 
     def patches(self) -> typing.List[pathlib.Path]:
-        """The series, less what the plan leaves out, then what a live kernel requires."""
+        """The series without the patches that the plan leaves out, then the changes for a running kernel."""
         names = self.series.patches()
         for name in self.without:
             if name not in names:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Patches as mails: what git am and checkpatch say of them, and git trees in which a series is applied."""
+"""Patches as emails: checks with git am and checkpatch, and git trees to which a series is applied."""
 import os
 import pathlib
 import re
@@ -9,12 +9,12 @@ import typing
 
 from lab import TOP, base, tree
 
-# The same result for each user.
+# The user's git configuration must not change the result.
 NO_CONFIGURATION = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
 
 
 def copy_files(stock: pathlib.Path, folder: pathlib.Path, files: typing.Iterable[str]) -> pathlib.Path:
-    """Copies those of the files that a kernel tree has; returns the folder."""
+    """Copies files of a kernel tree, except those that it does not have; returns the folder."""
     for file in files:
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         if (stock / file).exists():
@@ -23,8 +23,8 @@ def copy_files(stock: pathlib.Path, folder: pathlib.Path, files: typing.Iterable
 
 
 def checkpatch(stock: pathlib.Path, patch: pathlib.Path, ignored: str = "") -> None:
-    """checkpatch --strict. The integrator adds the sign-off. The tree does not have the commits that "Fixes:" names,
-    and their subjects may have spelling errors."""
+    """Runs checkpatch --strict. It ignores the missing sign-off, which the integrator adds, and unknown commits in
+    "Fixes:", as the tree has no history. "Fixes:" is not spell-checked: it quotes subjects."""
     command = [stock / "scripts/checkpatch.pl", "--strict", "--no-tree", "--no-summary", "--terse"]
     tree.output(*command, "--ignore", f"MISSING_SIGN_OFF,UNKNOWN_COMMIT_ID,TYPO_SPELLING{ignored and ',' + ignored}",
                 patch)
@@ -33,9 +33,9 @@ def checkpatch(stock: pathlib.Path, patch: pathlib.Path, ignored: str = "") -> N
 
 
 class Tree:
-    """A git tree whose branch "base" has those of the files that a kernel has: git am looks at no others. Its commits
-    are by the author of the series, at the time when the series or one of the paths was last changed, so that the
-    mails are the same until what is in them changes."""
+    """A git tree whose branch "base" has only the given files of a kernel tree: git am reads no others. The author of
+    its commits is the author of the series, and their date is that of the last change to the series or to one of the
+    paths, so that the mails change only if their content does."""
 
     def __init__(self, folder: pathlib.Path, stock: pathlib.Path, files: typing.Iterable[str], series: base.Series,
                  *paths: str) -> None:
@@ -52,14 +52,14 @@ class Tree:
         self.git("commit", "-q", "-m", f"Linux {base.kernel_version(stock)}")
 
     def git(self, *command: typing.Union[str, pathlib.Path], **keywords: typing.Any) -> str:
-        """What it prints. Ends this program if it fails."""
+        """Runs git and returns its output. If git fails, the program exits."""
         return tree.say("git", *command, cwd=self.folder, env=self.environment, **keywords)
 
     def runs(self, *command: typing.Union[str, pathlib.Path], **keywords: typing.Any) -> bool:
-        """Whether it succeeds, as "git diff --quiet" if nothing differs."""
+        """Runs git and returns whether it succeeded. For commands that may fail, such as "git diff --quiet"."""
         return subprocess.call(["git", *command], cwd=self.folder, env=self.environment, **keywords) == 0
 
     def dated(self, patch: bytes) -> bytes:
-        """A patch as a mail of that time."""
+        """The patch as a mail with the date of the commits."""
         first, rest = patch.split(b"\n", 1)
         return b"%s\nDate: %s\n%s" % (first, self.date.encode(), rest)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Asks QEMU what a guest does that says nothing any more."""
+"""Asks QEMU what a guest is doing that has stopped printing."""
 import collections
 import json
 import os
@@ -8,23 +8,23 @@ import select
 import socket
 import time
 
-# What "log int" writes of an int3 instruction in the kernel, before all registers.
+# The first line that "log int" writes for an int3 in kernel mode; the registers follow it.
 INT3 = re.compile(r"^ *\d+: v=03 e=0000 i=1 cpl=0 IP=\w+:(\w+)", re.M)
 WINDOW = 0.2   # seconds for which exceptions are logged
-ENOUGH = 100   # exceptions in that time; a CPU that takes one forever has thousands
+ENOUGH = 100   # exceptions in that time; a CPU that is stuck at an int3 takes thousands
 PATIENCE = 5   # seconds for an answer
-KEPT = 1 << 20  # bytes of such a log
+KEPT = 1 << 20  # bytes of the log that are kept
 
 
 class Monitor:
-    """A QMP monitor (docs/interop/qmp-spec in QEMU) over a socket, and a pipe that QEMU logs to. A file
-    would grow by 100 MB a second, and a pipe without a reader would stop the guest."""
+    """A QMP monitor (docs/interop/qmp-spec in QEMU) over a socket, and a pipe for QEMU's log. A log file would grow by
+    100 MB per second. The pipe must be read, or it blocks the guest."""
 
     def __init__(self):
         self.socket, self.its_socket = socket.socketpair()
         reads, writes = os.pipe()
         self.log, self.its_log = open(reads, "rb", buffering=0), open(writes, "wb", buffering=0)
-        # In QEMU they have the same numbers.
+        # QEMU inherits these descriptors under the same numbers.
         self.inherited = self.its_socket.fileno(), writes
         self.buffer = b""
 
@@ -32,7 +32,7 @@ class Monitor:
         return ["-chardev", f"socket,id=monitor,fd={self.inherited[0]}", "-mon", "chardev=monitor,mode=control"]
 
     def started(self):
-        """QEMU has them now."""
+        """Closes QEMU's ends, which it has inherited."""
         self.its_socket.close()
         self.its_log.close()
 
@@ -41,7 +41,7 @@ class Monitor:
             each.close()
 
     def drain(self, seconds, until_reply=False):
-        """Reads what is logged; with @until_reply to the answer, which it returns: (log, answer)."""
+        """Reads the log for @seconds, or with @until_reply until QEMU answers. Returns (log, answer)."""
         end, text = time.monotonic() + seconds, b""
         while (left := end - time.monotonic()) > 0:
             ready, _, _ = select.select([self.log] + [self.socket] * until_reply, [], [], left)
@@ -65,11 +65,11 @@ class Monitor:
         return self.drain(PATIENCE, until_reply=True)
 
     def tell(self, line):
-        """A command of the human monitor: (what was logged meanwhile, what it prints)."""
+        """Runs a command of the human monitor. Returns (what was logged meanwhile, output)."""
         return self.execute("human-monitor-command", **{"command-line": line})
 
     def int3s(self):
-        """How often which address had an int3, for a moment."""
+        """Counts the int3 exceptions at each address during a fraction of a second."""
         self.tell(f"logfile /proc/self/fd/{self.inherited[1]}")
         text, _ = self.tell("log int")
         text += self.drain(WINDOW)[0]
@@ -77,8 +77,8 @@ class Monitor:
         return collections.Counter(INT3.findall(text.decode(errors="replace")))
 
     def stale_int3(self):
-        """The address at which a CPU takes an int3 again and again that is not in its memory, or None. Up to 6.1
-        kprobe_int3_handler() of x86 takes such a one for removed, and tries what is there again."""
+        """The address at which a CPU repeatedly takes an int3 that is not in memory, or None. In kernels up to 6.1,
+        kprobe_int3_handler() of x86 assumes that such an int3 was just removed, and executes the instruction again."""
         try:
             self.execute("qmp_capabilities")
             for address, times in self.int3s().most_common(1):
@@ -86,6 +86,6 @@ class Monitor:
                 if times >= ENOUGH and byte and byte[1] != "cc" and self.int3s()[address] >= ENOUGH:
                     return address
         except (OSError, ValueError):
-            # The log is not read from here on, so QEMU must not wait for a reader.
+            # The pipe is not read any more, so close it: otherwise QEMU would block when it is full.
             self.close()
         return None

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0
-"""First-order mutants of C, made by a program. All mutants of a file are compiled at once: each has a number, and
-PERF_MUTANT(number) is true in the kernel that is booted with perf_mutant=number. A condition becomes
+"""Generates first-order mutants of C code. All mutants of a file are compiled at once: each has a number, and
+PERF_MUTANT(number) is true in a kernel that is booted with perf_mutant=number. A condition becomes
 
     if ((PERF_MUTANT(7) ? !!(!(cond)) : !!(cond)))
 
 and a statement { if (PERF_MUTANT(8)) { } else { statement } }.
 
-The parser knows the C of function bodies as the kernel writes it, before the preprocessor: macros stay what they are,
-and code of all configurations and architectures is seen. What it takes for a statement and is none does not compile;
-the compiler says so, and that mutant is dropped.
+The parser understands function bodies in the kernel's C before preprocessing: it does not expand macros, and sees the
+code of all configurations and architectures. If it mistakes something for a statement, the mutant does not compile, and
+is dropped.
 """
 import bisect
 import collections
@@ -28,9 +28,9 @@ TYPES = set("""const static struct union enum unsigned signed int long short cha
     typeof __typeof__ auto __auto_type u8 u16 u32 u64 s8 s16 s32 s64 guard CLASS""".split())
 ASSIGN = {"=", "+=", "-=", "|=", "&=", "^=", "*=", "/=", "%=", "<<=", ">>="}
 RELATIONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "=="}
-# What has parentheses before the name of a function, or behind its parameters.
+# Annotations that may have parentheses, before the name of a function or after its parameters.
 NOTES = re.compile("__(must_hold|releases|acquires|printf|attribute__|cond_lock|free|aligned|section)|notrace")
-# Calls that only complain, or only inform lockdep: a kernel without them does the same.
+# Calls that only check or only inform lockdep: without them the kernel behaves the same.
 ASSERTIONS = re.compile(r"(VM_|BUILD_)?(WARN|BUG)_ON\w*|WARN\w*|lockdep_\w+|rcu_lock_(acquire|release)|might_\w+|"
                         r"cant_\w+|pr_\w+|printk\w*|k[ac]san_\w+|instrumentation_\w+|ASSERT_\w+|static_assert")
 BARRIERS = re.compile(r"(smp_|dma_)?(mb|rmb|wmb|barrier)(__\w+)?|smp_store_\w+|smp_load_acquire|barrier_data")
@@ -66,31 +66,31 @@ class Token(typing.NamedTuple):
 
 @dataclasses.dataclass
 class Site:
-    """A piece of code of which mutants are other versions: tokens first to last - 1."""
+    """A piece of code that mutants replace: tokens first to last - 1."""
     kind: str       # condition, loop, value (an initialiser) or statement
     function: str
     first: int
     last: int
-    head: int       # the token that begins the statement it is in
-    guard: typing.Optional["Site"] = None   # the condition under which alone this statement runs
-    ends: bool = False                      # it is the last statement of its function
+    head: int       # the first token of its statement
+    guard: typing.Optional["Site"] = None   # the condition, if this statement is all that it guards
+    ends: bool = False                      # the last statement of its function
 
 
 @dataclasses.dataclass
 class Mutant:
     file: str
-    line: int       # from 0, of the unmutated file
+    line: int       # from 0, in the unmutated file
     patch: str
     function: str
     operator: str
-    change: str     # what becomes of what, on one line
-    text: str       # that line
-    edits: typing.Dict[int, str]            # number of a site in the file -> its other version
+    change: str     # the change, on one line
+    text: str       # the source line
+    edits: typing.Dict[int, str]            # number of a site in the file -> its new text
     number: int = 0
-    again: int = 0  # how many mutants of the same description are before it
+    again: int = 0  # the number of earlier mutants with the same description
 
     def key(self) -> str:
-        """What names it as long as the patch has that line."""
+        """Its name, which is valid as long as the patch has that line."""
         same = f" ({self.again + 1})" if self.again else ""
         return f"{self.patch.split('-')[0]} {self.function}: {self.operator}: {self.change}{same}: {self.text}"
 
@@ -100,7 +100,7 @@ class NotParsed(Exception):
 
 
 class Source:
-    """A file in C: its tokens, and the sites in its functions."""
+    """A C file: its tokens, and the sites in its functions."""
 
     def __init__(self, text: str):
         self.text = text
@@ -123,7 +123,7 @@ class Source:
         return self.line_at(self.tokens[token].start)
 
     def match(self) -> typing.Dict[int, int]:
-        """Each bracket's partner. Code on both sides of an #else may leave some without."""
+        """Opening bracket -> closing bracket. Some have no partner, because of code on both sides of an #else."""
         pairs, stack, closes = {}, [], {")": "(", "]": "[", "}": "{"}
         for i, token in enumerate(self.tokens):
             if token.text in ("(", "[", "{"):
@@ -144,7 +144,7 @@ class Source:
         return self.pair[i]
 
     def at_depth_0(self, first: int, last: int) -> typing.Iterator[int]:
-        """The tokens of a range that are in no brackets; an opening one stands for all in it."""
+        """The tokens of a range that are not within brackets; of a bracketed part only the opening bracket."""
         i = first
         while i < last:
             yield i
@@ -184,7 +184,7 @@ class Source:
             i += 1
 
     def name(self, head: int, brace: int) -> str:
-        """Of the function whose body begins here; "" for a struct, an array and the like."""
+        """The name of the function whose body begins at @brace; "" for a struct, an array and the like."""
         texts = [self.tokens[i].text for i in range(head, brace)]
         if "=" in texts or "(" not in texts or (texts[-1] != ")" and not NOTES.match(texts[-1])):
             return ""
@@ -198,7 +198,7 @@ class Source:
     def site(self, kind: str, first: int, last: int, head: int) -> Site:
         site = Site(kind, self.function, first, last, head)
         lines = range(self.line(first), self.line(last - 1) + 1)
-        # A part of it may be left out by #if.
+        # Skip code with preprocessor directives in it: an #if may remove a part of it.
         if not any(line in self.macros for line in lines):
             self.sites.append(site)
         return site
@@ -223,7 +223,7 @@ class Source:
         return end
 
     def statement(self, i: int) -> int:
-        """Finds the sites in the statement that begins here; returns where the next one does."""
+        """Finds the sites in the statement that begins at token @i; returns the first token of the next statement."""
         token = self.tokens[i]
         if token.text == "{":
             return self.block(i)
@@ -280,7 +280,7 @@ class Source:
         return self.tokens[star].kind == "name" and (star == i + 1 or self.is_(star + 1, "=", ";", ",", "["))
 
     def initialisers(self, first: int, last: int) -> None:
-        """Of a local declaration, or of the fields of one in braces."""
+        """Finds the initialisers of a local declaration, and those of the fields in braces."""
         tops = list(self.at_depth_0(first, last))
         for i in tops:
             if not self.is_(i, "="):
@@ -292,14 +292,15 @@ class Source:
             if end > i + 1:
                 self.site("value", i + 1, end, first)
 
-    # Mutants of a site: operator, the token that it is about, the tokens it replaces, and their new text.
+    # Mutants of a site: operator, the token that it refers to, the range of tokens that it replaces, and their new
+    # text.
 
     def expressions(self, site: Site) -> typing.Iterator[typing.Tuple[str, int, int, int, str]]:
         logic = any(self.is_(i, "&&", "||") for i in range(site.first, site.last))
         for i in range(site.first, site.last):
             token = self.tokens[i]
             if token.text in RELATIONS and token.kind == "sign":
-                # In a condition that is nothing else this is the negation.
+                # If the condition is only this comparison, the mutant is the negation, which exists already.
                 if token.text not in ("==", "!=") or logic or site.kind not in ("condition", "loop"):
                     yield "relation", i, i, i + 1, RELATIONS[token.text]
             elif token.kind == "number":
@@ -327,7 +328,7 @@ class Source:
                 yield from self.logic(i + 1, self.partner(i))
 
     def logic(self, first: int, last: int) -> typing.Iterator[typing.Tuple[str, int, int, int, str]]:
-        """Of the expressions between brackets: operands dropped, and the conditions of ?: constant."""
+        """Mutants of && and ||, which drop an operand, and of ?:, whose condition becomes constant."""
         marks = [first - 1] + [i for i in self.at_depth_0(first, last)
                                if self.tokens[i].text in ASSIGN | {",", "?", ":", ";"}] + [last]
         for before, after in zip(marks, marks[1:]):
@@ -350,7 +351,7 @@ class Source:
         return [(before + 1, after) for before, after in zip(marks, marks[1:]) if after > before + 1]
 
     def without(self, part: Range, parts: typing.List[Range]) -> typing.Tuple[int, int, str]:
-        """An operand, and the sign after or before it."""
+        """The range of an operand and of the sign after or before it."""
         return (part[0], part[1] + 1, "") if part != parts[-1] else (part[0] - 1, part[1], "")
 
     def removal(self, site: Site) -> typing.Optional[str]:
@@ -370,7 +371,7 @@ class Source:
 
 
 def replaced(source: Source, site: Site, changes: typing.List[typing.Tuple[int, int, str]]) -> str:
-    """The site's text with other text for some of its tokens."""
+    """The site's text with some of its tokens replaced."""
     text, base = source.source(site.first, site.last), source.tokens[site.first].start
     for first, last, new in sorted(changes, reverse=True):
         text = text[:source.tokens[first].start - base] + new + text[source.tokens[last - 1].end - base:]
@@ -382,10 +383,10 @@ def flat(text: str) -> str:
 
 
 class File:
-    """A file of a series, and the mutants of the lines that the series adds to it."""
+    """A file that a series changes, and the mutants of the lines that the series adds."""
 
     def __init__(self, path: str, text: str, patches: typing.List[typing.Optional[str]]):
-        """@patches: of each line the patch that added it."""
+        """@patches: for each line the patch that added it, or None."""
         self.path, self.source, self.patches = path, Source(text), patches
         self.lines = text.split("\n")
         self.not_parsed = [why for why, first, last in self.source.not_parsed if any(patches[first:last + 1])]
@@ -411,7 +412,7 @@ class File:
     def mutate(self, number: int, site: Site) -> None:
         source, text = self.source, self.source.source(site.first, site.last)
         operator = source.removal(site) if site.kind == "statement" else None
-        # Removed, or never reached: the same.
+        # If its condition is mutated to false, the statement is never reached, which is the same as removing it.
         if operator and not (site.guard and self.patch(site.guard.head)):
             self.add(number, site, operator, site.first, "removed", ";")
         if site.kind == "condition":
@@ -430,7 +431,7 @@ class File:
                      replaced(source, site, [(first, last, new)]))
 
     def reread(self) -> None:
-        """What is read once into a variable, and used more than once, is read again at each use but the first."""
+        """If a value is read once into a variable and used more than once: read it again at each use but the first."""
         source = self.source
         for number, site in enumerate(source.sites):
             first, last = (site.first, site.last) if site.kind == "value" else (site.first + 2, site.last - 1)
@@ -458,7 +459,7 @@ class File:
                                            f"{flat(again)} at each use", flat(self.lines[line]), texts))
 
     def code_lines(self) -> typing.Dict[str, typing.Counter[str]]:
-        """Patch -> how many of its lines are code that mutants may change, and how many are not, by the reason."""
+        """Patch -> the number of its lines that mutants may change, and of those that they may not, by reason."""
         source = self.source
         def lines(ranges: typing.Iterable[Range]) -> typing.Set[int]:
             return {line for first, last in ranges for line in range(source.line(first), source.line(last) + 1)}
@@ -475,14 +476,14 @@ class File:
         return found
 
     def schemata(self, mutants: typing.Collection[Mutant]) -> typing.Tuple[str, typing.Dict[int, int]]:
-        """The text with these mutants in it, and for each of its lines (from 1) that belongs to one its number."""
+        """The text with these mutants, and line (from 1) -> number of the mutant that it belongs to."""
         versions: typing.Dict[int, typing.List[typing.Tuple[int, str]]] = collections.defaultdict(list)
         for mutant in mutants:
             for number, text in mutant.edits.items():
                 versions[number].append((mutant.number, text))
-        pieces: typing.List[typing.Tuple[str, int]] = []    # text, and the mutant it is of
+        pieces: typing.List[typing.Tuple[str, int]] = []    # text, number of its mutant or 0
         position = 0
-        # In the order of the file: the sites of a function are in the order in which they end.
+        # Sort the sites: they are in the order in which they end.
         for number in sorted(versions, key=lambda number: self.source.sites[number].first):
             site = self.source.sites[number]
             start, end = self.source.tokens[site.first].start, self.source.tokens[site.last - 1].end
@@ -493,7 +494,7 @@ class File:
                 pieces += [(f"if (PERF_MUTANT({one})) {{ {text} }} else\n", one) for one, text in versions[number]]
                 pieces.append((f"{{ {plain} }} }}", 0))
             else:
-                # What is left of a condition may be a pointer.
+                # A condition, or what a mutant leaves of it, may be a pointer.
                 truth = "" if site.kind == "value" else "!!"
                 pieces.append(("(\n", 0))
                 pieces += [(f"PERF_MUTANT({one}) ? {truth}({text}) :\n", one) for one, text in versions[number]]
@@ -514,8 +515,8 @@ HUNK = re.compile(r"^@@ -(\d+)(?:,\d+)? \+\d+(?:,\d+)? @@.*\n((?:[ +\-\\].*\n|\n
 def added(patches: typing.List[typing.Tuple[str, str]], read: typing.Callable[[str], str]
           ) -> typing.Dict[str, typing.Tuple[str, typing.List[typing.Optional[str]]]]:
     """
-    File -> its text with the series, and of each line the patch that added it. @patches: names and texts; @read: the
-    text of a file without the series.
+    File -> its text with the series, and for each line the patch that added it. @patches: names and texts; @read:
+    returns the text of a file without the series.
     """
     files: typing.Dict[str, typing.List[typing.Tuple[str, typing.Optional[str]]]] = {}
     for patch, text in patches:
@@ -528,7 +529,7 @@ def added(patches: typing.List[typing.Tuple[str, str]], read: typing.Callable[[s
                 hunk = [line or " " for line in hunk]
                 old = [line[1:] for line in hunk if line[0] != "+"]
                 guess = max(int(start) - 1, 0) + shift
-                # At the line that it names, or as near to it as possible.
+                # Apply the hunk at its line number, or as near to it as possible.
                 places = (guess + sign * distance for distance in range(len(lines) + 1) for sign in (1, -1))
                 place = next((i for i in places if i >= 0 and [line for line, _ in lines[i:i + len(old)]] == old), None)
                 if place is None:

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What was measured: what make verify left in the build folder, and the copy of all figures that is
-committed, patches/results.json. A subject is a base (6.1), a base on another architecture (6.1 arm64), or the
-kernel of a distribution with the live patch (6.1.0-56-amd64).
+"""Measurements: the results that make verify left in the build folder, and the committed copy of all figures,
+patches/results.json. A subject is a base (6.1), a base on another architecture (6.1 arm64), or a distribution's kernel
+with the live patch (6.1.0-56-amd64).
 
-results.json has three parts, each by subject, and each entry with the date, the commit, and in "of" the digest of
-series and suite that it was measured on (null: not known, so an older one):
+results.json has three parts, each by subject. Each entry has the date, the commit, and in "of" the digest of the series
+and the suite that were measured (null: unknown, so an older one):
 
-  verify  tests passed and run, on stock and with the series; the same by rule, and what races lost
+  verify  tests passed and run, on stock and with the series; the same for each rule; hits lost in races
   bench   guest instructions on stock and with the series, by part and title
-  runs    the figure of each other command, as the number of mutants that were killed
+  runs    the figure of each other command, such as the number of mutants killed
 """
 import datetime
 import json
@@ -29,13 +29,13 @@ def is_live(name: str) -> bool:
 
 
 def command_for(name: str) -> str:
-    """The command that measures it."""
+    """The command that measures a subject."""
     one, _, other = name.partition(" ")
     return f"make verify-live KERNEL={one}" if is_live(name) else f"make verify BASE={one}{other and ' ARCH=' + other}"
 
 
 def digest_of(name: str) -> str:
-    """What it would be measured on today; "" if the base is gone."""
+    """The digest of what a measurement today would be of; "" if the base no longer exists."""
     one, _, arch = name.partition(" ")
     if is_live(name):
         one = ".".join(name.split(".")[:2])
@@ -49,7 +49,7 @@ def is_current(name: str, entry: Entry) -> bool:
 
 
 def measured() -> typing.List[str]:
-    """What make verify has left results of: bases, kernels of a distribution, bases on other architectures."""
+    """The subjects with results in the build folder: bases, distribution kernels, bases on other architectures."""
     def of(folder: str) -> typing.List[str]:
         return [path.stem.removeprefix("results-") for path in sorted((BUILD / folder).glob("results-*.json"))]
 
@@ -73,7 +73,7 @@ def read(name: str) -> Entry:
 
 
 def passed(results: Entry, kernel: str, rule: typing.Optional[str] = None) -> typing.Optional[str]:
-    """ "passed/run" of the tests of a rule, or of all; None if none was run."""
+    """ "passed/run" for the tests of a rule, or for all tests; None if none was run."""
     run = [result for test, result in results[kernel]["tests"].items()
            if rule in (None, results["rule"].get(test)) and result != "skip"]
     if kernel == "stock":
@@ -106,13 +106,13 @@ def stamp(path: pathlib.Path, of: typing.Optional[str]) -> Entry:
 
 
 def pairs(results: Entry, figures: typing.Callable[[Entry, str], typing.Dict[str, str]]) -> typing.Dict[str, list]:
-    """What figures() says of the stock kernel and of the series, by key."""
+    """Key -> [figure of the stock kernel, figure with the series], from the results of figures()."""
     both = [figures(results, kernel) for kernel in ("stock", "patched")]
     return {key: [of.get(key) for of in both] for key in sorted({**both[0], **both[1]})}
 
 
 def verified(name: str) -> typing.Optional[Entry]:
-    """The entry of part "verify"; None if the run ended with complaints, or was not of the base as it is."""
+    """The entry for the part "verify"; None if the run ended with complaints, or did not test the unmodified base."""
     results = read(name)
     if results.get("verdict", "fail" if results.get("complaints") else "pass") != "pass" or results.get("with"):
         return None
@@ -127,7 +127,7 @@ def verified(name: str) -> typing.Optional[Entry]:
 
 
 def priced(other: str) -> typing.Dict[str, Entry]:
-    """The entries of part "bench" for an architecture."""
+    """The entries for the part "bench" on an architecture."""
     path, found = BUILD / other / "bench.json", {}
     for one, guests in (json.loads(path.read_text()) if path.is_file() else {}).items():
         if one != "here":
@@ -139,7 +139,7 @@ def priced(other: str) -> typing.Dict[str, Entry]:
 
 
 def note(command: str, counts: str, name: str, figure: typing.Union[float, str]) -> None:
-    """Leaves the figure of a run that was as it must be in the build folder, for make results."""
+    """Writes the figure of a successful run to the build folder, for make results."""
     folder = BUILD / "runs"
     folder.mkdir(parents=True, exist_ok=True)
     name = f"{name} {arch.ARCH.folder}".strip()
@@ -150,8 +150,8 @@ def note(command: str, counts: str, name: str, figure: typing.Union[float, str])
 
 def update(data: Entry) -> typing.List[str]:
     """
-    Takes what the build folder has that is newer, or of today's series and suite; returns a line for each, and for
-    each run that is not recorded.
+    Copies the build folder's entries that are newer or match the current series and suite. Returns a line for each
+    one, and for each run that is not recorded.
     """
     taken = []
 
@@ -178,7 +178,7 @@ def update(data: Entry) -> typing.List[str]:
 
 
 def write(data: Entry) -> None:
-    """An entry a line: a diff shows what was measured again."""
+    """Writes one entry on each line, so that a diff shows which figures were measured again."""
     def entries(part: Entry) -> str:
         return ",\n".join(f"  {json.dumps(name)}: {json.dumps(entry)}" for name, entry in part.items())
 

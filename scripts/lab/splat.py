@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What a console says when a kernel complains."""
+"""Finds kernel splats on a console."""
 import fnmatch
 import re
 import typing
@@ -7,13 +7,13 @@ import typing
 from lab import SCRIPTS, die, printable
 
 SPLAT = re.compile(r"""
-      # No \b in front: what a program wrote to the console may stand right before the first word.
+      # No leading \b: output of a program may directly precede the first word on the same line.
       WARNING:\                          # WARN(), lockdep, RCU
     | (?<!DE)BUG:                        # BUG(), NULL dereference, KASAN, KCSAN, sleeping
     | BUG\ \S+\ \((?:Not\ t|T)ainted    # SLUB
     | kernel\ BUG\ at
     | Oops:
-    | general\ protection\ fault(?!\ ip:)  # with an address: "traps: PROGRAM[PID] ...", of a program
+    | general\ protection\ fault(?!\ ip:)  # "traps: PROGRAM[PID] ... ip:" is a program's fault
     | UBSAN:
     | Kernel\ panic
     | unreferenced\ object               # kmemleak
@@ -48,12 +48,12 @@ SPLAT = re.compile(r"""
     | ODEBUG:\ Out\ of\ memory
     | Kernel\ memory\ leak\ detector\ disabled
     | INFO:\ lockdep\ is\ turned\ off
-    | printk\ messages\ dropped          # and a splat may be among them
+    | printk\ messages\ dropped          # a splat may be among them
 """, re.VERBOSE)
-# The time of a line of the kernel, with the caller if it prints that.
+# The timestamp of a kernel message, with the caller if the kernel prints it.
 TIME = re.compile(r"\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])? ")
-AFTER = 10  # lines in which the one that an entry of allow-splats names as "then" follows
-# What a test wrote to /dev/kmsg says which test was running.
+AFTER = 10  # the number of following lines in which "then" of an allow-splats entry must match
+# Each test writes its name to /dev/kmsg when it starts.
 MARKER = re.compile(r"perf_bpf_filter: test (\S+)")
 RELEASE = re.compile(r"Linux version (\S+)")
 
@@ -62,27 +62,29 @@ class Allowed(typing.NamedTuple):
     """An entry of allow-splats."""
     pattern: str
     reason: str
-    bases: list   # of them alone, or of all if there is none
-    line: str     # which is a splat but for this entry; with lines that follow it
-    tests: str    # while tests run that match, or at any time
-    then: str     # only if a line that matches follows soon
+    bases: list   # empty: all
+    line: str     # an example, a splat without this entry, with the lines that follow it
+    tests: str    # applies only while a test that matches this glob runs
+    then: str     # applies only if one of the next lines matches
 
 
 def read_allowed(path=SCRIPTS / "allow-splats"):
     entries = []
     for block in re.split(r"\n\s*\n", re.sub(r"^#.*\n", "", path.read_text(), flags=re.M).strip()):
-        said = dict(re.findall(r"^(\w+): +(.*(?:\n\s+\S.*)*)", block, re.M))
-        if said.keys() - {"tests", "then"} != {"pattern", "reason", "bases", "line"}:
+        fields = dict(re.findall(r"^(\w+): +(.*(?:\n\s+\S.*)*)", block, re.M))
+        if fields.keys() - {"tests", "then"} != {"pattern", "reason", "bases", "line"}:
             die(f"{path}: an entry has pattern, reason, bases, line and maybe tests and then, "
-                f"not {', '.join(said) or 'nothing'}")
-        bases = [] if said["bases"] == "all" else said["bases"].split()
-        entries.append(Allowed(said["pattern"], " ".join(said["reason"].split()), bases,
-                               re.sub(r"\n\s+", "\n", said["line"]), said.get("tests", "*"), said.get("then", "")))
+                f"not {', '.join(fields) or 'nothing'}")
+        bases = [] if fields["bases"] == "all" else fields["bases"].split()
+        entries.append(Allowed(fields["pattern"], " ".join(fields["reason"].split()), bases,
+                               re.sub(r"\n\s+", "\n", fields["line"]), fields.get("tests", "*"),
+                               fields.get("then", "")))
     return entries
 
 
 def cut_in_two(line, following):
-    """What @line says if it is two: one that a line of another CPU interrupts, and goes on after it."""
+    """What @line may be if the timestamp of another CPU's message interrupts it: its end follows after the timestamp,
+    or, after the whole message, in @following."""
     if cut := TIME.search(line, 1):
         yield line[:cut.start()] + line[cut.end():]
         if not TIME.match(following):
@@ -90,7 +92,7 @@ def cut_in_two(line, following):
 
 
 def splats(console, allowed=None):
-    """The lines of the console that are kernel splats, each with the test that was running."""
+    """The kernel splats on a console, each with the test that was running."""
     release = RELEASE.search(console)
     base = re.match(r"\d+\.\d+", release[1] if release else "")
     harmless = [entry._replace(pattern=re.compile(entry.pattern))
@@ -108,8 +110,8 @@ def splats(console, allowed=None):
         return splat and {"line": printable(part[max(0, splat.start() - 80):][:400].strip("\r")), "test": test}
 
     for number, line in enumerate(lines):
-        # Programs write to the console as well. A splat may follow a marker or other text in the same line, or so
-        # much text that the patterns would take too long to search it at once.
+        # Programs also write to the console, so a splat may follow a marker or other text on the same line. A long
+        # line is searched in overlapping parts: the patterns would take too long on all of it.
         for at in range(0, len(line) or 1, 4096):
             part = line[at:at + 5120]
             marker = MARKER.search(part)
@@ -122,7 +124,7 @@ def splats(console, allowed=None):
 
 
 def stale_int3(console, found):
-    """Whether the first of the splats found is an int3 that is not in memory, where the CPU has found it."""
+    """Whether the first splat is an int3 that the CPU executed although memory does not contain it."""
     if not found or "int3: 0000" not in found[0]["line"]:
         return False
     code = re.compile(r"\bCode: (?:\w\w )*(\w\w) <\w\w>").search(console, console.index("int3: 0000"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The rules and the tests, as the suite tells them."""
+"""The rules and the tests, as the suite lists them."""
 import fnmatch
 import json
 import re
@@ -10,7 +10,7 @@ from lab import TOP, base, tree
 from lab.arch import ARCH
 
 
-# Where it is in a kernel tree.
+# The suite's folder in a kernel tree.
 PLACE = "tools/testing/selftests/perf_bpf_filter"
 
 
@@ -21,7 +21,7 @@ class Test(typing.NamedTuple):
     file: str  # in selftests/
 
     def theme(self):
-        """The first word of the names of tests in that file: tests/THEME.cc, tests/THEME_PART.cc, THEME/FILE.cc."""
+        """The first word of all test names in its file: tests/THEME.cc, tests/THEME_PART.cc or THEME/FILE.cc."""
         folder, _, name = self.file.rpartition("/")
         return re.split("[_.]", name)[0] if folder == "tests" else folder
 
@@ -30,12 +30,12 @@ class Cell(typing.NamedTuple):
     table: str
     row: str
     column: str
-    test: str  # that fills it, or else
-    why: str  # it needs none
+    test: str  # that covers the cell, or ""
+    why: str  # the cell needs no test
 
 
 class Suite(typing.NamedTuple):
-    rules: dict  # C1 -> what holds
+    rules: dict  # C1 -> what must hold
     tests: list
     cells: list
 
@@ -44,12 +44,12 @@ class Suite(typing.NamedTuple):
 
 
 def ask(binary, arch=ARCH):
-    """Raises OSError, ValueError or SubprocessError if the program is none, or says something else."""
-    said = json.loads(subprocess.run([*arch.user, binary, "--rules"], capture_output=True, text=True,
-                                     check=True).stdout)
-    return Suite({rule["id"]: rule["what"] for rule in said["rules"]},
-                 [Test(test["name"], test["rule"], test["says"], test["file"]) for test in said["tests"]],
-                 [Cell(**cell) for cell in said.get("cells", [])])
+    """Asks a suite's program. Raises OSError, ValueError or SubprocessError if it fails or prints anything else."""
+    answer = json.loads(subprocess.run([*arch.user, binary, "--rules"], capture_output=True, text=True,
+                                       check=True).stdout)
+    return Suite({rule["id"]: rule["what"] for rule in answer["rules"]},
+                 [Test(test["name"], test["rule"], test["says"], test["file"]) for test in answer["tests"]],
+                 [Cell(**cell) for cell in answer.get("cells", [])])
 
 
 def chosen(names, patterns):
@@ -60,14 +60,14 @@ def chosen(names, patterns):
 
 
 def contract():
-    """The rules, C1 -> what holds, from the suite's source: nothing need be built for that."""
+    """The rules, C1 -> what must hold, from the suite's source, so that nothing need be built."""
     source = (TOP / "selftests/harness/main.cc").read_text()
     return {name: "".join(re.findall(r'"([^"]*)"', text))
             for name, text in re.findall(r'^\t\{ "(C\d+)",((?:\s*"[^"]*")+) \},$', source, re.M)}
 
 
 def copy_sources(kernel):
-    """To its place in that kernel tree. Two pages are about this repository."""
+    """Copies the suite into a kernel tree, without two pages that are about this repository."""
     ours = [name for name in tree.say("git", "-C", TOP / "selftests", "ls-files").splitlines()
             if name not in ("README.md", "RULES.md")]
     (kernel / PLACE).mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Trees, builds and boots. In the build folder a kernel has one of its own: stock/, patched/, what
-else was applied, selftests/, and a folder for each boot with its log beside it."""
+"""Trees, builds and boots. Each kernel has a folder in the build folder: stock/, patched/, trees with other patches,
+selftests/, and a folder for each boot with its log next to it."""
 import atexit
 import contextlib
 import fcntl
@@ -24,25 +24,25 @@ from lab.base import Base, kernel_version, names
 
 IMAGE = ARCH.image
 OBJ = f"obj{ARCH.suffix}"
-# For kernels that look for errors: they take more memory. On QEMU's older machine, pc, the kernel can
-# give up what tells the interrupts of PCI: that is a loop in the bytecode of ACPI, which has 30 s.
-# On q35 it is a table. Other architectures have no such choice.
+# For debug kernels, which require more memory. On QEMU's older machine type, pc, ACPI's PCI interrupt routing is a loop
+# in its bytecode, which such a kernel may abort after 30 s; on q35 it is a table. Other architectures have no such
+# choice.
 LARGE = ["--memory", "2G", *([] if ARCH.suffix else ["--machine", "q35"])]
-# Full preemption, where the kernel has it: it shows what the others hide.
+# Full preemption, where the kernel has it: it exposes races that the other modes hide.
 PREEMPT = ["--append", "preempt=full"]
-held: list = []  # the descriptor of the lock
-running: set = set()  # what progress() waits for
+held: list = []  # the descriptor of the lock, which child processes inherit
+running: set = set()  # the processes that progress() waits for
 
 
 @atexit.register
 def end_all():
-    """When a step fails, terminate the commands that other threads run. A guest ends with its scripts/boot."""
+    """When a step fails, terminate the commands of other threads. A guest dies with its scripts/boot."""
     for process in list(running):
         process.terminate()
 
 
 def call(*command, **keywords):
-    """Runs another verb, which tells in one line what is wrong, and ends this one then."""
+    """Runs another verb. If it fails, it has printed the reason, and this program exits with its exit code."""
     done = subprocess.run(list(map(str, command)), pass_fds=held, **keywords)
     if done.returncode:
         sys.exit(done.returncode)
@@ -50,16 +50,16 @@ def call(*command, **keywords):
 
 
 def say(*command, **keywords):
-    """What another verb prints on stdout."""
+    """Like call(), but returns the output on stdout."""
     return call(*command, stdout=subprocess.PIPE, text=True, **keywords).stdout.strip()
 
 
 class Failed(Exception):
-    """A command or a check failed; the text has all that it printed."""
+    """A command or a check failed; the message is its whole output."""
 
 
 def output(*command: typing.Any, **keywords: typing.Any) -> str:
-    """What a command prints, its errors included. If it fails, they are raised as Failed."""
+    """The output of a command, including stderr. If it fails, raises Failed with the output."""
     if "input" not in keywords:
         keywords.setdefault("stdin", subprocess.DEVNULL)
     try:
@@ -73,7 +73,7 @@ def output(*command: typing.Any, **keywords: typing.Any) -> str:
 
 
 def patch(path: typing.Union[str, pathlib.Path], folder: pathlib.Path, *options: str) -> str:
-    """Applies a patch with fuzz 0. Returns what is wrong, or nothing."""
+    """Applies a patch with fuzz 0. Returns the error, or ""."""
     try:
         output("patch", "-d", folder, "-p1", "-F0", "-s", "-f", "-i", pathlib.Path(path).resolve(), *options)
     except Failed as error:
@@ -82,14 +82,14 @@ def patch(path: typing.Union[str, pathlib.Path], folder: pathlib.Path, *options:
 
 
 def progress(label, command, log, pattern=ktap.TESTS, unit="tests", **keywords):
-    """Runs a command with its output in @log. Meanwhile a terminal shows one live line: how many
-    lines of @log match @pattern, and the time. Returns the exit code."""
+    """Runs a command with its output in @log; returns the exit code. Meanwhile a terminal shows a progress line: how
+    many lines of @log match @pattern, and the time."""
     start = time.monotonic()
     with open(log, "wb") as output:
         process = subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=output,
                                    stderr=subprocess.STDOUT, pass_fds=held, **keywords)
     running.add(process)
-    # Of what runs side by side the main thread's has the line.
+    # If several commands run in parallel, only the main thread's has a progress line.
     live = sys.stderr.isatty() and threading.current_thread() is threading.main_thread()
     while live and process.poll() is None:
         count = len(re.findall(pattern, read(log), re.M))
@@ -104,7 +104,7 @@ def progress(label, command, log, pattern=ktap.TESTS, unit="tests", **keywords):
 
 
 def read(path):
-    """The text of a log, if it is there. A lone CR in a test's message is not the end of a line."""
+    """The text of a log, or "" if there is none. A lone CR in a test's message does not end a line."""
     try:
         return path.read_bytes().decode(errors="replace").replace("\r\n", "\n")
     except OSError:
@@ -112,15 +112,15 @@ def read(path):
 
 
 def last_line(log):
-    return (read(log).strip().splitlines() or [f"nothing was said in {log}"])[-1]
+    return (read(log).strip().splitlines() or [f"{log} is empty"])[-1]
 
 
 def lock(lock=None, owner=None):
-    """One at a time in the build folder, until this process and all that it started have ended.
-    @lock is a descriptor that a shell has open, which is @owner then."""
+    """Locks the build folder until this process and all its children have exited. A shell passes its own descriptor
+    as @lock, and its process ID as @owner."""
     path = BUILD / ".lock"
     if os.environ.get("LOCKED") == str(BUILD):
-        return  # make check has it, and knows what can run side by side
+        return  # make check holds the lock, and knows which steps can run in parallel
     try:
         BUILD.mkdir(parents=True, exist_ok=True)
         lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o644) if lock is None else lock
@@ -132,7 +132,7 @@ def lock(lock=None, owner=None):
             break
         except BlockingIOError:
             other = path.read_text().strip()
-            # What a killed run had started ends by itself: a guest in its time, a make when all is built.
+            # The children of a killed run exit soon: a guest at its time limit, a make when everything is built.
             if re.fullmatch(r"\d+", other) and pathlib.Path(f"/proc/{other}").exists():
                 die(f"another run (process {other}) is using {BUILD}; wait for it, or set another "
                     "BUILD=/path")
@@ -140,15 +140,15 @@ def lock(lock=None, owner=None):
                 print("waiting for the processes of a killed run to end", file=sys.stderr)
             time.sleep(1)
     else:
-        die(f"{path} is still locked; fuser {path} shows by whom")
+        die(f"{path} is still locked; fuser {path} shows the process")
     path.write_text(f"{owner or os.getpid()}\n")
     held.append(lock)
 
 
 @contextlib.contextmanager
 def making(folder):
-    """One make at a time in a folder. make compares times only, so a file that a killed make left half-written would
-    pass for finished. Therefore the folder is emptied if the last make did not end normally."""
+    """Allows one make at a time in a folder. make compares only timestamps, so it would take a file that a killed make
+    left half-written for finished. Therefore the folder is emptied if the last make did not end normally."""
     marker = folder / ".making"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -170,44 +170,44 @@ def making(folder):
 
 
 def ksrc_folder():
-    """Where the copy of the tree $KSRC is; None if the user has told none."""
-    told = os.environ.get("KSRC")
-    return BUILD / f"ksrc-{zlib.crc32(bytes(pathlib.Path(told).resolve()))}" if told else None
+    """The folder with the copy of the tree $KSRC; None if KSRC is not set."""
+    ksrc = os.environ.get("KSRC")
+    return BUILD / f"ksrc-{zlib.crc32(bytes(pathlib.Path(ksrc).resolve()))}" if ksrc else None
 
 
 def built(base):
-    """Whether a patched kernel is there, without asking which version is the newest."""
+    """Whether a patched kernel has been built, of any version."""
     folder = ksrc_folder()
     return any(BUILD.glob(f"{folder.name if folder else f'linux-{base.name}.*'}/patched/{OBJ}/{IMAGE}"))
 
 
 def copy_ksrc(one, folder):
-    """The user's tree stays as it is: rsync takes over what changed since the last time."""
-    told = os.environ["KSRC"]
-    version = kernel_version(pathlib.Path(told))
+    """Updates the copy of the user's tree, which stays unchanged, and returns its Work."""
+    ksrc = os.environ["KSRC"]
+    version = kernel_version(pathlib.Path(ksrc))
     if not version:
-        die(f"KSRC={told} is not a kernel tree (no Makefile with a version)")
+        die(f"KSRC={ksrc} is not a kernel tree (no Makefile with a version)")
     if not one.is_for(version):
         fit = [name for name in names() if Base(name).is_for(version)]
-        die(f"KSRC={told} is Linux {version}, but BASE is {one.name}; " +
+        die(f"KSRC={ksrc} is Linux {version}, but BASE is {one.name}; " +
             (f"set BASE={fit[-1]}" if fit else f"no series is for Linux {version}"))
     stock = folder / "stock"
     stock.mkdir(parents=True, exist_ok=True)
-    # By content, and with the time of the copy: a file may change and come out older, as with
-    # "mv file.orig file", and make would not see it. What make check runs side by side copies in turn.
+    # Compare contents, and give each changed file a new timestamp: a change may make a file older ("mv file.orig
+    # file"), and make would not notice it. The lock serialises the parallel stages of make check.
     with open(folder / ".lock", "a") as alone:
         fcntl.flock(alone, fcntl.LOCK_EX)
         if subprocess.call(["rsync", "-rlpgoD", "--checksum", "--delete", "--exclude=/.git", "--exclude=/obj*",
-                            f"{pathlib.Path(told).resolve()}/", f"{stock}/"]):
-            die(f"cannot copy {told} to {stock}")
+                            f"{pathlib.Path(ksrc).resolve()}/", f"{stock}/"]):
+            die(f"cannot copy {ksrc} to {stock}")
         if (stock / ".config").exists() or (stock / "include/config").is_dir():
             if subprocess.call(["make", "-s", "-C", stock, "mrproper"], stdout=subprocess.DEVNULL):
-                die(f"cannot clean the copy of {told} in {stock}")
+                die(f"cannot clean the copy of {ksrc} in {stock}")
     return Work(one, stock)
 
 
 def fetch(base):
-    """The Work of a copy of the tree $KSRC, of the version that $VERSION tells, or of the newest."""
+    """The Work for a copy of the tree $KSRC, for $VERSION, or for the newest version."""
     if folder := ksrc_folder():
         return copy_ksrc(base, folder)
     version = os.environ.get("VERSION")
@@ -215,7 +215,7 @@ def fetch(base):
 
 
 def build_selftests(stock, folder, source=TOP / "selftests"):
-    """For that kernel, into selftests/ of a folder; those of another architecture beside it."""
+    """Builds the selftests for a kernel in FOLDER/selftests, or FOLDER/selftests-ARCH for another architecture."""
     log, out = folder / f"selftests{ARCH.suffix}.log", folder / f"selftests{ARCH.suffix}"
     ARCH.prepare()
     with making(out), open(log, "wb") as output:
@@ -229,7 +229,7 @@ def build_selftests(stock, folder, source=TOP / "selftests"):
 
 
 class Work:
-    """What the build folder has of one kernel."""
+    """The folder of one kernel in the build folder."""
 
     def __init__(self, base, stock):
         self.base, self.stock, self.folder = base, stock, stock.parent
@@ -245,27 +245,27 @@ class Work:
         return self.folder / f"selftests{ARCH.suffix}" / name
 
     def need(self, *kernels):
-        """verify builds the patched kernel; the stock one only where Debian ships none of that source."""
-        self.base.subject()  # what is measured now, even if the series is edited meanwhile
+        """Requires these kernels. Builds the stock one, which verify does not build where Debian ships it."""
+        self.base.subject()  # hash the series now: it may be edited while the measurement runs
         for kernel in sorted(kernels):
             if self.image(kernel).is_file():
                 if kernel == "patched" and not self.is_applied():
-                    die(f"{self.patched} is of an earlier series; run make verify BASE={self.base.name} first")
+                    die(f"{self.patched} was built from an earlier series; run make verify BASE={self.base.name} first")
                 continue
             if kernel != "stock" or not self.image("patched").is_file():
                 die(f"nothing built in {self.folder / kernel}; run make verify BASE={self.base.name} first")
             self.build(kernel)
 
     def is_applied(self):
-        """Whether the patched tree has this very series: apply leaves a note of what it has applied."""
+        """Whether the patched tree has exactly this series: apply records the digest of the series there."""
         return read(self.patched / ".series-applied").strip() == self.base.digest()
 
     def build_selftests(self):
         build_selftests(self.stock, self.folder)
 
     def apply(self, kernel, patches=None, log=None, what=None):
-        """Makes the tree @kernel: stock with the series, or with these patches. With a log, what is
-        wrong is told by its last line, and of @what."""
+        """Creates the tree @kernel: stock with the series, or with these patches. With a log, the error message is its
+        last line, after @what."""
         with tempfile.TemporaryDirectory() as name:
             folder = self.base.folder
             if patches is not None:
@@ -281,8 +281,8 @@ class Work:
             die(f"{what}: {last_line(log)}") if log else sys.exit(done.returncode)
 
     def seed(self, kernel, obj):
-        """The objects of a new tree begin as a copy of those of the tree that it was made of, so that
-        make compiles what differs alone. make goes by times: a file with other content gets a new one."""
+        """Copies the objects of the tree that a new tree was made from, so that make compiles only what differs. make
+        compares timestamps, so each file with different content gets a new one."""
         target = self.folder / kernel
         source = self.patched if kernel.startswith(("mutant", "generated")) else self.stock
         if target == source or (target / obj).exists() or read(source / obj / ".making") or \
@@ -292,7 +292,7 @@ class Work:
         shutil.rmtree(part, ignore_errors=True)
         call("cp", "-a", "--reflink=auto", source / obj, part)
         (part / IMAGE).unlink(missing_ok=True)
-        # objtool's commands have whole paths. All that it has looked at would be compiled for a new one.
+        # objtool's .cmd files have absolute paths. If objtool were rebuilt, so would be all that it processes.
         for command in (part / "tools").rglob("*.cmd"):
             command.write_text(read(command).replace(f"{source}/", f"{target}/"))
         files = {file for folder in (source, target) for file in read(folder / ".series-files").splitlines()}
@@ -302,13 +302,13 @@ class Work:
                 if not ours.samefile(theirs):
                     os.utime(ours, ns=(theirs.stat().st_atime_ns, theirs.stat().st_mtime_ns))
             elif ours.is_file():
-                # It may be a hard link of the stock tree's.
+                # It may be a hard link to the stock tree's file.
                 shutil.copy(ours, f"{ours}.part")
                 os.rename(f"{ours}.part", ours)
         part.rename(target / obj)
 
     def build(self, kernel, *targets, obj=OBJ, fragment=None, log=None, what=None):
-        """Returns the image. With a log, what a build says goes there."""
+        """Builds, and returns the image. With a log, the output goes there."""
         self.seed(kernel, obj)
         environment = os.environ | {"OBJ": obj}
         if fragment:
@@ -323,9 +323,9 @@ class Work:
         return self.image(kernel, obj)
 
     def shipped(self, whole=True):
-        """The name, as uname -r has it, under which Debian ships the kernel of this very source; None if
-        apt has none for this machine's release. @whole: it must be one for which the PMU for guests can be
-        compiled here, as all tests need it: with the machine's own compiler."""
+        """The name, as printed by uname -r, of Debian's kernel of exactly this source; None if apt has none for this
+        machine's release. With @whole, the machine's own compiler must be able to build the PMU for guests for it,
+        which the whole suite requires."""
         if os.environ.get("KSRC") or (whole and ARCH.suffix):
             return None
         other = BUILD / "apt" / ARCH.name / "apt.conf"  # scripts/sysroot writes it
@@ -339,8 +339,7 @@ class Work:
         return found[1] if found else None
 
     def boot(self, image, command, out, label, *options, pattern=ktap.TESTS, unit="tests"):
-        """Boots an image, or the kernel of a name that Debian ships, and runs a command in it; the outcome
-        is for others to judge."""
+        """Boots an image, or Debian's kernel with that name, and runs a command in it. The caller judges the result."""
         out.mkdir(parents=True, exist_ok=True)
         (out / "boot.json").unlink(missing_ok=True)
         log = out.with_name(out.name + ".log")
@@ -352,32 +351,32 @@ class Work:
 
 
 class Ran:
-    """What a boot left behind."""
+    """The results of a boot."""
 
     def __init__(self, out, log, code):
         self.out, self.log, self.code = out, log, code
         try:
-            said = json.loads((out / "boot.json").read_text())
+            result = json.loads((out / "boot.json").read_text())
         except (OSError, ValueError):
             die(last_line(log))
-        self.outcome, self.exit = said["outcome"], said.get("exit")
-        self.splats = [splat["line"] for splat in said.get("splats", [])]
-        # The test that was running at the first one.
-        self.crashed = next((splat["test"] for splat in said.get("splats", [])), None)
-        self.seconds = said.get("seconds")
+        self.outcome, self.exit = result["outcome"], result.get("exit")
+        self.splats = [splat["line"] for splat in result.get("splats", [])]
+        # The test that was running at the first splat.
+        self.crashed = next((splat["test"] for splat in result.get("splats", [])), None)
+        self.seconds = result.get("seconds")
         self.output, self.console = read(out / "output.log"), read(out / "console.log")
         self.results = ktap.Said.of(self.output)
 
     def said(self):
-        """What boot said itself, in lines."""
+        """The messages of scripts/boot itself."""
         return [line for line in read(self.log).splitlines() if line.startswith("boot: ")]
 
     def why(self):
-        """What is wrong with a boot that did not end by the command's own exit."""
+        """Why a boot ended without the command's exit code."""
         return f"boot ended with {self.code}: {next(iter(self.said()), '')}".rstrip(": ")
 
     def cut_short(self):
-        """What is wrong with a run of the suite, whatever its tests say; "" if its results are whole."""
+        """Why a run of the suite is incomplete; "" if it has all its results, passed or failed."""
         if self.code > 1:
             return self.why()
         try:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Many boots that differ in one thing. Each is a test: take a variant of the tree, build it, boot
-it, judge what came of it, print a line of TAP. While one boots the next is built."""
+"""Series of boots that differ in one respect. Each boot is a test: build a variant of the tree, boot it, judge the
+result, and print a line of TAP. While one variant boots, the next one is built."""
 import concurrent.futures
 import dataclasses
 import itertools
@@ -14,14 +14,14 @@ from lab import ktap, results, tree
 @dataclasses.dataclass
 class Variant:
     name: str
-    image: typing.Callable           # makes the kernel, returns its image, or None if it need not boot
-    out: pathlib.Path                # where the boot leaves what it has to say
+    image: typing.Callable           # builds the kernel; returns its image, or None if it need not be booted
+    out: pathlib.Path                # the folder for the results of the boot
     command: list
-    judge: typing.Callable           # takes a Ran or None, returns whether it is right, and in words
+    judge: typing.Callable           # takes a Ran or None, returns whether the test passed, and its text
     options: list = dataclasses.field(default_factory=lambda: [*tree.PREEMPT, "--timeout", "600"])
-    pattern: str = ktap.TESTS        # what a waiting terminal counts
+    pattern: str = ktap.TESTS        # the lines that the progress line counts
     unit: str = "tests"
-    replaced: bool = True            # the image of the next variant is built in the same place
+    replaced: bool = True            # the next variant's build overwrites the image
 
     def make(self, folder):
         """Builds and returns the image. If the next build would replace it, returns a copy in @folder, with the
@@ -41,10 +41,10 @@ class Variant:
 
 
 def run(what, work, variants, command=None, counts=None):
-    """Returns the exit code. If all is well, and with a @command, leaves the number of variants for make results."""
-    work.base.subject()  # what is measured now, even if the series is edited meanwhile
+    """Returns the exit code. If all tests pass, records the number of variants for make results, under @command."""
+    work.base.subject()  # hash the series now: it may be edited while the boots run
     tap = ktap.Printer(what, len(variants))
-    # One boots while the next is built, so that two folders will do.
+    # One variant boots while the next is built, so two folders suffice.
     folders = itertools.cycle(work.folder / f"{what.split(':')[0].strip()}-kernel-{i}" for i in range(2))
     with concurrent.futures.ThreadPoolExecutor(1) as builder:
         made = [builder.submit(variants[0].make, next(folders))]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What the stock and the patched guest said, judged, and as a table. The patched kernel must pass every test that it
-need not skip; the stock kernel must fail those that are listed, and no other. The tests of the theme "oops" run on the
+"""Judges the results of the stock and the patched guest, and prints them as a table. The patched kernel must pass every
+test that it need not skip; the stock kernel must fail exactly the tests that are listed. The tests oops.* run on the
 stock kernel in separate guests, which must crash."""
 import dataclasses
 import fnmatch
@@ -13,8 +13,8 @@ import typing
 from lab import ktap, printable
 from lab.base import Skip, deadly
 
-# The rows of perf_bpf_probe: the seven effects of lib/effects.cc and the three stops of probe/stops.cc. Of each the
-# test that fails on a kernel with the defect, the word for a kernel without it, and those for one with it.
+# The rows of perf_bpf_probe: the seven effects in lib/effects.cc and the three stops in probe/stops.cc. For each row:
+# the test that fails on a kernel with the bug, the word for a kernel without the bug, and the words for one with it.
 ROWS: typing.Dict[str, typing.Dict[str, typing.Tuple[str, ...]]] = {
     "effects": {name: (f"effects.{name}.rejected", "suppressed", "delivered")
                 for name in ("sample", "wakeup", "sigio", "setsig", "sigtrap", "hup")} |
@@ -23,35 +23,35 @@ ROWS: typing.Dict[str, typing.Dict[str, typing.Tuple[str, ...]]] = {
         ("continue", "loses the next"), ("step", "does not stop"), ("handler", "hits too seldom", "hits again"))},
 }
 GOOD = {good for rows in ROWS.values() for _, good, *_ in rows.values()}
-# What a test says of a failed expectation (selftests/harness/run.cc); one that has no verdict says so in like words.
+# The message of a failed expectation (selftests/harness/run.cc). A test that ended without a verdict prints a similar
+# one.
 EXPECTATION = re.compile(r"^# (\S+): expected (?!a verdict)", re.M)
 BAD = {word for rows in ROWS.values() for _, _, *bad in rows.values() for word in bad}
 
 
 @dataclasses.dataclass
 class Expected:
-    """What a run is compared with."""
-    fails: typing.Set[str]                               # tests that stock fails, oops.* among them
-    survived: typing.Set[str] = dataclasses.field(default_factory=set)   # of oops.*: stock fails them, and goes on
-    lacks: typing.Set[str] = dataclasses.field(default_factory=set)      # that only Debian's configuration can run
-    defects: typing.Optional[typing.Set[str]] = None     # tests that the probe must agree with, if not just @fails
-    skips: typing.Optional[typing.Dict[str, Skip]] = None  # on the patched kernel; None: not listed
-    left: typing.Optional[typing.Set[str]] = None        # tests that the feature alone leaves failing
+    """The expected results of a run."""
+    fails: typing.Set[str]                               # tests that stock fails, including oops.*
+    survived: typing.Set[str] = dataclasses.field(default_factory=set)   # oops.* that stock fails without a crash
+    lacks: typing.Set[str] = dataclasses.field(default_factory=set)      # tests that require Debian's configuration
+    defects: typing.Optional[typing.Set[str]] = None     # the bugs that the probe must report; None: @fails
+    skips: typing.Optional[typing.Dict[str, Skip]] = None  # by the patched kernel; None: no list
+    left: typing.Optional[typing.Set[str]] = None        # tests that the feature alone does not fix
     suite: typing.Optional[typing.Tuple[typing.Set[str], typing.Set[str]]] = None  # what stock and patched must run
 
 
 def read_run(text):
-    """What perf_bpf_probe --json and the suite printed, as a dictionary; "error" is None if it can be
-    trusted."""
+    """The output of perf_bpf_probe --json and of the suite as a dictionary. "error" is None if it can be trusted."""
     run = {"error": None, "tests": {}, "effects": {}, "stops": {}, "reasons": {}, "took": {}}
     probe, _, tests = text.partition("TAP version ")
     try:
-        said = json.loads(probe)
+        printed = json.loads(probe)
         for part in ROWS:
             run[part] = {printable(str(row["id"])): {
                 **row, "title": printable(str(row["title"])), "result": printable(str(row["result"]))}
-                for row in said[part]}
-            if len(run[part]) != len(said[part]):
+                for row in printed[part]}
+            if len(run[part]) != len(printed[part]):
                 run["error"] = "perf_bpf_probe printed a row twice"
     except (ValueError, KeyError, TypeError, RecursionError):
         run["error"] = "perf_bpf_probe gave no result"
@@ -64,12 +64,12 @@ def read_run(text):
 
 
 def read_guest(folder):
-    """What a boot left in its folder, as read_run()."""
+    """The results of a boot: those of read_run(), and the contents of boot.json."""
     guest = {"logs": str(folder)}
     try:
         guest.update({"exit": None, **json.loads((folder / "boot.json").read_text())})
         guest["outcome"] = str(guest["outcome"])
-        # Not read_text(), to which a lone CR in a test's message is the end of a line.
+        # Not read_text(), which would take a lone CR in a test's message for the end of a line.
         text = (folder / "output.log").read_bytes().decode(errors="replace").replace("\r\n", "\n")
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise SystemExit(f"report: {folder}: {error}; scripts/boot writes what is missing")
@@ -83,8 +83,8 @@ def read_guest(folder):
 
 
 def read_oops(folder):
-    """What came of the tests of the theme "oops" in a guest of @folder: (test -> result, None or what is wrong). The
-    test during which the kernel crashed "dies"."""
+    """The results of a guest that ran oops.*: (test -> result, the error or None). The result of the test during which
+    the kernel crashed is "dies"."""
     guest = read_guest(folder)
     ran = dict(ktap.results((folder / "output.log").read_bytes().decode(errors="replace").split("\n")))
     if guest["outcome"] == "splat":
@@ -100,13 +100,14 @@ def read_oops(folder):
 
 
 def judge_probe(kernel, guest, defects, reference=None):
-    """Complaints about the rows of the probe. Each must say of the kernel what its test does: "unavailable" if and only
-    if the guest skips that test. Of a test that was not run, @reference, the probe of stock, says whether it may be."""
+    """Complaints about the rows of the probe. Each row must agree with its test: it must be "unavailable" if and only
+    if the guest skips the test. If the test was not run, the row must be "unavailable" if it is in @reference, the
+    results of the stock kernel."""
     if guest["error"]:
         return []
     complaints = []
     for part, rows in ROWS.items():
-        complaints += [(kernel, None, f"the probe prints '{row}', which is none of its {part}")
+        complaints += [(kernel, None, f"the probe prints an unknown row '{row}' in {part}")
                        for row in guest[part] if row not in rows]
         for row, (test, good, *bad) in rows.items():
             word = guest[part].get(row, {}).get("result")
@@ -118,12 +119,12 @@ def judge_probe(kernel, guest, defects, reference=None):
             if word is None:
                 complaints.append((kernel, None, f"the probe does not print {row}"))
             elif word not in right:
-                complaints.append((kernel, None, f"{row} is {word}, says the probe, not {' or '.join(right)}"))
+                complaints.append((kernel, None, f"the probe reports {word} for {row}, expected {' or '.join(right)}"))
     return complaints
 
 
 def judge_skips(stock, patched, expected):
-    """Complaints about the tests that the patched kernel skips, or does not although it is listed."""
+    """Complaints about tests that the patched kernel skips, or that it runs although they are listed as skipped."""
     complaints, skips = [], expected.skips
     for test, result in patched["tests"].items():
         reason, listed = patched["reasons"].get(test, "no reason given"), (skips or {}).get(test)
@@ -132,7 +133,7 @@ def judge_skips(stock, patched, expected):
                 complaints.append((test, "is listed as skipped, but was not"))
         elif listed:
             if reason != listed.reason:
-                complaints.append((test, f"is skipped for another reason than is listed: {reason}"))
+                complaints.append((test, f"is skipped for a reason other than the listed one: {reason}"))
         elif skips is not None:
             complaints.append((test, f"is skipped, but is not listed as skipped: {reason}"))
         elif stock["tests"].get(test, "skip") != "skip" and test not in expected.lacks:
@@ -143,9 +144,9 @@ def judge_skips(stock, patched, expected):
 
 
 def judge_oops(expected, guests):
-    """(complaints, results of the tests that ran). @guests: what read_oops() returns of the stock kernel's guests. If
-    one guest ran all of these tests, those after the first crash have no result, and one of them must crash it: those
-    before may have been races that were not lost."""
+    """(complaints, results of the tests that ran). @guests: the results of read_oops() for the stock kernel's guests.
+    If a single guest ran all of these tests, it suffices that one test crashed it: the tests after that have no result,
+    and those before it may be races that the kernel happened to win."""
     listed, ran = deadly(expected.fails), {}
     complaints = [("oops.*", wrong) for _, wrong in guests if wrong]
     for results, _ in guests:
@@ -153,15 +154,15 @@ def judge_oops(expected, guests):
     for test in sorted(listed):
         how, wanted = ran.get(test), "fail" if test in expected.survived else "dies"
         if how != wanted and ("dies" not in ran.values() or len(guests) > 1):
-            complaints.append((test, f"is listed as {'failing' if wanted == 'fail' else 'crashing the kernel'} "
-                               f"and did not: {how or 'not run'}"))
+            complaints.append((test, f"is listed as {'failing' if wanted == 'fail' else 'crashing the kernel'}, "
+                               f"but the result is: {how or 'not run'}"))
     complaints += [(test, f"{'crashes the kernel' if how == 'dies' else 'fails'}, but is not listed")
                    for test, how in sorted(ran.items()) if how in ("dies", "fail") and test not in listed]
     return [("stock", test, what) for test, what in complaints], ran
 
 
 def judge(stock, patched, expected):
-    """A list of (kernel, test, complaint): what is not as it must be."""
+    """A list of (kernel, test, complaint), one for each difference from the expected results."""
     complaints = [(name, None, guest["error"])
                   for name, guest in (("stock", stock), ("patched", patched)) if guest["error"]]
     complaints += judge_probe("stock", stock, expected.fails if expected.defects is None else expected.defects)
@@ -169,7 +170,7 @@ def judge(stock, patched, expected):
     complaints += judge_probe("patched", patched, left, stock)
     complaints += [("patched", test, patched["reasons"].get(test, "failed"))
                    for test, result in patched["tests"].items() if result == "fail" and test not in left]
-    complaints += [("patched", test, f"is listed as failing with the feature alone and did not: {result}")
+    complaints += [("patched", test, f"is listed as failing with the feature alone, but the result is: {result}")
                    for test, result in patched["tests"].items() if result != "fail" and test in left]
     complaints += [("patched", test, "is listed as failing with the feature alone, but does not exist")
                    for test in sorted(left - patched["tests"].keys()) if patched["tests"]]
@@ -183,7 +184,7 @@ def judge(stock, patched, expected):
             complaints.append(("stock", test, "fails, but is not listed as failing: " +
                                stock["reasons"].get(test, "no reason given")))
         elif result != "fail" and test in listed:
-            complaints.append(("stock", test, "is listed as failing on stock and did not: " + result))
+            complaints.append(("stock", test, "is listed as failing on stock, but the result is: " + result))
     if stock["tests"]:
         for test in sorted(listed - stock["tests"].keys()):
             complaints.append(("stock", test, "is listed as failing on stock, but does not exist"))
@@ -199,13 +200,13 @@ def judge(stock, patched, expected):
 
 
 def killers(names, ran):
-    """What the tests say of a mutant that these names or globs must notice: (tests that do, reasons why it survives).
+    """Judges a mutant that the tests @names, names or globs, must notice: (tests that do, reasons why it survives).
     @ran: a tree.Ran.
 
-    Each name must fail. Of the tests that a glob matches at least one must fail, and none may pass; a skipped one does
-    not count, as the machine may lack what it needs. A test fails only by an expectation: any kernel that is broken
-    enough has errors when a test is set up, and tests that end without a verdict. A test of the theme "oops" notices
-    the mutant if the kernel crashes in it; of several of these, one is enough, as the guest has ended then."""
+    Each named test must fail. Of the tests that match a glob, at least one must fail and none may pass; skipped tests
+    do not count, because the machine may lack what they need. Only a failed expectation counts as a failure: any kernel
+    that is broken enough causes setup errors and tests without a verdict. A test of oops.* notices the mutant if the
+    kernel crashes during it; of several such tests one suffices, as the crash ends the guest."""
     expectations, notice, survives = set(EXPECTATION.findall(ran.output)), [], []
     crash = [test for name in deadly(names) for test in fnmatch.filter([ran.crashed or ""], name)]
     for name in [name for name in names if name not in deadly(names)]:
@@ -226,8 +227,8 @@ def killers(names, ran):
 
 
 def differs(expected, ran):
-    """How a run of the tests in @expected, name -> result, differs from that, in words; None if it does not. What is
-    missing at the end of a run that was stopped at its first failure is none. @ran: a tree.Ran."""
+    """The first difference between a run and @expected, name -> result, as text; None if there is none. A run may
+    stop at its first failure; the tests that are missing then are not reported. @ran: a tree.Ran."""
     results = dict(ktap.results(ran.output.split("\n")))
     for test, result in results.items():
         if result == "fail" and expected.get(test) != "fail":
@@ -247,13 +248,13 @@ def count(guest, result):
 
 
 def table(stock, patched, fails, died=()):
-    """The rows of the table: lists of three cells; None is a rule. @died: the tests that crashed stock."""
+    """The rows of the table: lists of three cells, or None for a line. @died: the tests that crashed stock."""
     releases = [guest.get("kernel") or "?" for guest in (stock, patched)]
     rows = [["side effect of a rejected hit", f"{releases[0]} stock", f"{releases[1]} + series"], None]
     for effect_id, effect in stock["effects"].items():
         rows.append([effect["title"], effect["result"],
                      patched["effects"].get(effect_id, {"result": "?"})["result"]])
-    # Where all goes on as it should there is nothing to tell.
+    # These rows are printed only if a stop does not work on one of the kernels.
     if any(stop["result"] != "works" for guest in (stock, patched) for stop in guest["stops"].values()):
         rows.append(None)
         for stop_id, stop in stock["stops"].items():
@@ -270,7 +271,7 @@ def table(stock, patched, fails, died=()):
 
 
 def colour(cell, width):
-    """Pads the cell and, on a terminal, colours what a reader looks for."""
+    """Pads a cell and, on a terminal, colours results: good, bad and unknown."""
     code = 32 if cell in GOOD else 31 if cell in BAD else 33 if cell in ("unknown", "?") else None
     padded = cell.ljust(width)
     plain = code is None or not sys.stdout.isatty() or os.environ.get("NO_COLOR")
@@ -286,8 +287,8 @@ def print_table(rows):
 
 
 def tap(guests, complaints, died=()):
-    """One test for each test in each of @guests, by name, which passes if it came out as it must there."""
-    # A "#" in what a test says would begin a directive: "not ok ... # TODO" is no failure.
+    """The TAP: one line for each test in each of @guests (name -> guest), "ok" if it has the expected result."""
+    # A "#" in a test's message would begin a directive: "not ok ... # TODO" does not count as a failure.
     lines, wrong = [], {}
     for kernel, test, what in complaints:
         wrong[kernel, test] = "; ".join(filter(None, [wrong.get((kernel, test)), what.replace("#", "no.")]))

@@ -7,7 +7,7 @@ prepare() {
 	fake_series "$T/series"
 }
 
-@test "apply: in place, the whole series" {
+@test "apply: applies the whole series in place" {
 	prepare
 	run "$SCRIPTS/apply" "$T/series" "$T/tree"
 	[ "$status" -eq 0 ]
@@ -17,7 +17,7 @@ prepare() {
 	[ "$(find "$T/tree" -type f | wc -l)" -eq 3 ]
 }
 
-@test "apply: to a copy, which leaves the tree as it was" {
+@test "apply: applies to a copy, and leaves the tree unchanged" {
 	prepare
 	cp -r "$T/tree" "$T/before"
 	"$SCRIPTS/apply" "$T/series" "$T/tree" "$T/dest"
@@ -25,14 +25,14 @@ prepare() {
 	grep -q line30_two "$T/dest/kernel/core.c"
 }
 
-@test "apply: to a copy again writes nothing" {
+@test "apply: a second run with the same copy writes nothing" {
 	prepare
 	"$SCRIPTS/apply" "$T/series" "$T/tree" "$T/dest"
 	run "$SCRIPTS/apply" "$T/series" "$T/tree" "$T/dest"
 	[[ $output == *": 0 files written in "* ]]
 }
 
-@test "apply: a changed patch writes the files it touches, and the build folder stays" {
+@test "apply: after a change to a patch, only its files are written, and the build folder is kept" {
 	prepare
 	"$SCRIPTS/apply" "$T/series" "$T/tree" "$T/dest"
 	mkdir "$T/dest/obj" && touch "$T/dest/obj/core.o"
@@ -43,7 +43,7 @@ prepare() {
 	[ -f "$T/dest/obj/core.o" ]
 }
 
-@test "apply: a patch taken off the series is undone in the copy, with a new time" {
+@test "apply: a patch removed from the series is reverted in the copy, with new timestamps" {
 	prepare
 	"$SCRIPTS/apply" "$T/series" "$T/tree" "$T/dest"
 	touch -d '1 hour ago' "$T/tree/include/core.h"
@@ -55,7 +55,7 @@ prepare() {
 	! grep -q line30_two "$T/dest/kernel/core.c" || false
 }
 
-@test "apply: a change of the tree reaches the copy" {
+@test "apply: files added to or removed from the tree are updated in the copy" {
 	prepare
 	echo "int other;" >"$T/tree/kernel/other.c"
 	"$SCRIPTS/apply" "$T/series" "$T/tree" "$T/dest"
@@ -65,7 +65,7 @@ prepare() {
 	[ -f "$T/dest/kernel/newer.c" ] && [ ! -e "$T/dest/kernel/other.c" ]
 }
 
-@test "apply: a patch that does not apply names patch, file and rejects; the tree stays whole" {
+@test "apply: if a patch does not apply, names patch, file and rejects, and leaves the tree unchanged" {
 	prepare
 	sed -i 's/head20;/head_of_another_kernel;/' "$T/tree/include/core.h"
 	cp -r "$T/tree" "$T/before"
@@ -75,21 +75,21 @@ prepare() {
 	diff -r "$T/before" "$T/tree"
 }
 
-@test "apply: a context that only fuzz would accept does not apply" {
+@test "apply: a patch that would only apply with fuzz is refused" {
 	prepare
 	sed -i 's/line8;/line_of_another_kernel;/' "$T/tree/kernel/core.c"
 	run "$SCRIPTS/apply" "$T/series" "$T/tree"
 	one_line "apply: 0001-one.patch does not apply *"
 }
 
-@test "apply: a file that the tree has not" {
+@test "apply: a patch to a missing file is refused" {
 	prepare
 	rm "$T/tree/include/core.h"
 	run "$SCRIPTS/apply" "$T/series" "$T/tree"
 	one_line "apply: 0002-two.patch does not apply *"
 }
 
-@test "apply: twice in place is refused" {
+@test "apply: applying twice in place is refused" {
 	prepare
 	"$SCRIPTS/apply" "$T/series" "$T/tree"
 	run "$SCRIPTS/apply" "$T/series" "$T/tree"
@@ -109,7 +109,7 @@ prepare() {
 	[ "$status" -eq 0 ] && [[ $output == "2 patches applied to Linux 6.12.9: "* ]]
 }
 
-@test "apply: a dirty git tree is refused, a clean one is taken" {
+@test "apply: a dirty git tree is refused, a clean one accepted" {
 	prepare
 	cd "$T/tree"
 	git init -q
@@ -126,7 +126,7 @@ prepare() {
 	"$SCRIPTS/apply" "$T/series" "$T/tree"
 }
 
-@test "apply: what root does to the tree of another stays the other's" {
+@test "apply: run by root, keeps the owner of the tree" {
 	[ "$(id -u)" -eq 0 ] || skip "takes root"
 	prepare
 	chown -R 65534 "$T/tree"
@@ -134,7 +134,7 @@ prepare() {
 	[ -z "$(find "$T/tree" -type f ! -uid 65534)" ]
 }
 
-@test "apply: not a kernel tree, no series, no BASE line" {
+@test "apply: rejects a folder that is no kernel tree, a missing series, a series without a BASE line" {
 	prepare
 	run "$SCRIPTS/apply" "$T/series" "$T"
 	one_line "apply: $T is not a kernel tree *"
@@ -147,12 +147,12 @@ prepare() {
 	one_line "usage: *"
 }
 
-@test "make apply: says which argument is missing" {
+@test "make apply: names the missing argument" {
 	run make --no-print-directory -C "$SCRIPTS/.." apply
 	[ "$status" -ne 0 ] && [[ ${lines[0]} == "make apply: KSRC is not set; run make apply KSRC="* ]]
 }
 
-@test "apply: a series without a patch copies the tree, and undoes what patches did" {
+@test "apply: an empty series copies the tree, and reverts earlier patches" {
 	prepare
 	"$SCRIPTS/apply" "$T/series" "$T/tree" "$T/dest"
 	sed -i 1q "$T/series/series"
@@ -167,14 +167,14 @@ prepare() {
 	[ "$status" -eq 0 ] && [[ $output == *": 0 files written in $T/tree" ]]
 }
 
-# killed_at SYSCALL N ARGUMENT...: apply is killed when it makes that system call for the Nth time.
+# killed_at SYSCALL N ARGUMENT...: runs apply, and kills it at the Nth call of SYSCALL.
 killed_at() {
-	# What it could not remove goes with the test.
+	# TMPDIR: the test removes the temporary files that apply could not.
 	TMPDIR=$T run strace -qq -o /dev/null -e trace="$1" -e inject="$1:signal=KILL:when=$2" "$SCRIPTS/apply" "${@:3}"
 	[ "$status" -eq 137 ]
 }
 
-@test "apply: killed while it copies, the next run makes the same copy, and no file of another time" {
+@test "apply: after a kill during the copy, the next run makes the same copy, with new timestamps" {
 	prepare
 	"$SCRIPTS/apply" "$T/series" "$T/tree" "$T/right"
 	command_is rsync '[ ! -e "'"$T"'/kill" ] || kill -9 $PPID
@@ -191,14 +191,14 @@ exec /usr/bin/rsync "$@"'
 			TMPDIR=$T run "$SCRIPTS/apply" "$T/less" "$T/tree" "$T/dest"
 			rm "$T/kill"
 			[ "$status" -eq 137 ]
-			# It was not killed, and would write into the next run's copy.
+			# rsync was not killed: wait for it, because it would write to the next run's copy.
 			while pgrep -f "rsync .*$T/dest" >/dev/null; do sleep 0.1; done
 		else
 			killed_at "${place%:*}" "${place#*:}" "$T/less" "$T/tree" "$T/dest"
 		fi
 		"$SCRIPTS/apply" "$T/less" "$T/tree" "$T/dest"
 		cmp "$T/tree/include/core.h" "$T/dest/include/core.h"
-		# An object of the longer series is older than that.
+		# The file must be newer than objects that were built with the longer series.
 		[ "$T/dest/include/core.h" -nt "$T/stamp" ] || { echo "$place: an old time"; false; }
 		"$SCRIPTS/apply" "$T/series" "$T/tree" "$T/dest"
 		diff -r "$T/right" "$T/dest"
@@ -206,7 +206,7 @@ exec /usr/bin/rsync "$@"'
 	done
 }
 
-@test "apply: an image of other sources does not stay" {
+@test "apply: images built from other sources are removed" {
 	prepare
 	"$SCRIPTS/apply" "$T/series" "$T/tree" "$T/dest"
 	mkdir -p "$T/dest/obj/arch/x86/boot"
@@ -218,7 +218,7 @@ exec /usr/bin/rsync "$@"'
 	[ ! -e "$T/dest/obj/arch/x86/boot/bzImage" ]
 }
 
-@test "apply: a tree that cannot be written, a disk that is full" {
+@test "apply: reports a read-only folder and a full disk, and recovers" {
 	prepare
 	mkdir "$T/dest"
 	mount -t tmpfs -o ro tmpfs "$T/dest" 2>/dev/null || skip "cannot mount a tmpfs"
@@ -235,7 +235,7 @@ exec /usr/bin/rsync "$@"'
 	umount "$T/dest"
 }
 
-@test "apply: PART=feature applies the first section alone" {
+@test "apply: PART=feature applies only the first section" {
 	prepare
 	sed -i '/^0001/i # Feature
 	/^0002/i # Fixes: perf and BPF' "$T/series/series"
@@ -249,7 +249,7 @@ exec /usr/bin/rsync "$@"'
 	one_line "apply: $T/tree has this series already"
 }
 
-@test "apply: PART=feature says that the kernel has the feature; the tree stays whole" {
+@test "apply: PART=feature is refused for a series without the section, and leaves the tree unchanged" {
 	prepare
 	cp -r "$T/tree" "$T/before"
 	PART=feature run "$SCRIPTS/apply" "$T/series" "$T/tree"
@@ -258,7 +258,7 @@ exec /usr/bin/rsync "$@"'
 	diff -r "$T/before" "$T/tree"
 }
 
-@test "apply: a PART that does not exist, and one for a command that does not know parts" {
+@test "apply: an unknown PART is refused, and any PART for a command without parts" {
 	prepare
 	PART=speed run "$SCRIPTS/apply" "$T/series" "$T/tree"
 	[ "$status" -eq 1 ]

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 load common
 
-# lists STOCK ARM64: what arm64 must fail, where stock-fails has the one, and stock-fails.arm64 the other
+# lists STOCK ARM64 [ARCH]: prints the tests that ARCH must fail; the contents of stock-fails are STOCK, and
+# those of stock-fails.arm64 are ARM64
 lists() {
 	mkdir -p "$T/top/patches/"{,expect/}linux-6.1 "$BUILD"
 	cp -r "$SCRIPTS" "$T/top"
@@ -16,7 +17,7 @@ from lab import base
 print(" ".join(sorted(base.find("6.1").stock_fails())))' "$T/top/scripts"
 }
 
-@test "arch: arm64 fails what x86 does, less what is not, and what comes to it" {
+@test "arch: arm64 must fail the tests of stock-fails, without its 'not' lines, and its own" {
 	lists "a.one b.two oops.x" "c.three|not b.two"
 	[ "$output" = "a.one c.three oops.x" ]
 	lists "a.one b.two b.three oops.x" "c.three|not b.*"
@@ -25,17 +26,17 @@ print(" ".join(sorted(base.find("6.1").stock_fails())))' "$T/top/scripts"
 	[ "$output" = "a.one b.two oops.x" ]
 }
 
-@test "arch: what is said not to fail must be in the other list" {
+@test "arch: a test in a 'not' line must be in stock-fails" {
 	lists "a.one" "not b.two"
 	one_line "list: *stock-fails.arm64: not in stock-fails: b.two"
 }
 
-@test "arch: there is none of that name" {
+@test "arch: an unknown architecture is refused" {
 	ARCH=armm64 run "$SCRIPTS/verify" 6.1
 	one_line "verify: no such architecture: armm64 (available: arm64 x86)"
 }
 
-@test "arch: a guest of arm64 has its own QEMU, machine and console, busybox for a shell, and perf's keys held" {
+@test "arch: an arm64 guest has its own QEMU, machine and console, busybox as shell, and perf's keys held" {
 	fake_qemu
 	mkdir -p "$T/obj/arch/arm64/boot"
 	install -D /dev/null "$T/obj/perf_bpf_pmu/perf_bpf_pmu.ko"
@@ -48,7 +49,7 @@ print(" ".join(sorted(base.find("6.1").stock_fails())))' "$T/top/scripts"
 	grep -q "guest.module=$T/obj/perf_bpf_pmu/perf_bpf_pmu.ko,hold=1 " "$T/command"
 }
 
-@test "sysroot: packages that the archive does not have, and nothing is left" {
+@test "sysroot: reports packages that the archive does not have, and leaves nothing" {
 	command_is apt-get '[[ $* == *update* ]] || { echo "E: Unable to locate package nothing"; exit 100; }'
 	run "$SCRIPTS/sysroot" arm64 nothing
 	[ "$status" -eq 1 ]

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 load common
 
-# rows PART WAY=P50...: a part of what perf_bpf_bench --json prints; a figure of "-" is of a way the
-# kernel lacks
+# rows PART WAY=P50...: a part of the output of perf_bpf_bench --json; "-" means that the kernel does not
+# support the way
 rows() {
 	local part=$1 way comma="" program
 	shift
@@ -21,12 +21,12 @@ rows() {
 	printf '], "%s.title": "ticks of one %s"' "$part" "$part"
 }
 
-# figures WAY=P50...: what perf_bpf_bench --json prints without a part
+# figures WAY=P50...: the output of perf_bpf_bench --json ways
 figures() {
 	printf '{%s}\n' "$(rows ways "$@")"
 }
 
-# guest KERNEL COMPILER WAY=P50...: the folder of a guest that measured that
+# guest KERNEL COMPILER WAY=P50...: writes the results of a guest with these figures
 guest() {
 	local out=$T/w/$1-bench compiler=$2
 	shift 2
@@ -48,7 +48,7 @@ checks() {
 	run "$SCRIPTS/bench-report" --check "$T/patches/expect/linux-6.1/instructions" "6.1=$T/w"
 }
 
-# Kernels, and what is measured in their guests and on this machine.
+# The kernels, and the figures of their guests and of this machine.
 built() {
 	verified_kernels
 	{
@@ -59,7 +59,7 @@ built() {
 		echo "{$(rows ways bare=7 sampling=822 sigtrap=- rejects=600 rejects.async=600),"
 		echo "$(rows stops bare=21 counting=481 program.async=620 program.rr=1021 ptrace.int3=10021)}"
 	} >"$T/figures-patched"
-	# What runs on this machine.
+	# The program that runs on this machine.
 	mkdir -p "$BUILD/linux-6.1.9-1/selftests"
 	{
 		echo '{"rounds": 7, "kernel": "6.18.1-test", "virtual": true,'
@@ -73,7 +73,7 @@ built() {
 		cat "'$T'/figures-$kernel" >>"$output"; echo "exit 0" >"$verdict"'
 }
 
-@test "bench: no such base, no such option, no base to check" {
+@test "bench: an unknown base or option, and --check without a base, are refused" {
 	run "$SCRIPTS/bench" 4.19
 	one_line "bench: no such base: 4.19 (available:*6.1*"
 	run "$SCRIPTS/bench" --check 4.19
@@ -89,7 +89,7 @@ built() {
 	done
 }
 
-@test "bench: nothing is built, and nothing is downloaded" {
+@test "bench: if no kernel is built, fails and downloads nothing" {
 	command_is apt-get 'echo "$*" >>"'"$T"'/downloads"; exit 1'
 	run "$SCRIPTS/bench"
 	one_line "bench: no kernels are built; run make verify BASE=6.1 first"
@@ -102,7 +102,7 @@ built() {
 	one_line "bench: no kernels are built for 6.1; run make verify BASE=6.1 first"
 }
 
-@test "bench: builds the stock kernel where verify had none to build, but not for --quick" {
+@test "bench: builds the stock kernel if verify did not, except with --quick" {
 	built
 	rm -r "$BUILD/linux-6.1.9-1/stock/obj"
 	run "$SCRIPTS/bench" 6.1
@@ -113,7 +113,7 @@ built() {
 	[[ $output != *"is not a kernel tree"* ]]
 }
 
-@test "bench: both kernels are measured, the table and the JSON have them" {
+@test "bench: measures both kernels, and writes a table and JSON" {
 	built
 	run "$SCRIPTS/bench"
 	[ "$status" -eq 0 ]
@@ -125,7 +125,7 @@ built() {
 assert b['patched']['ways']['rejects']['p50'] == 600 and b['stock']['ways']['rejects']['p50'] == 676"
 }
 
-@test "bench: seven bases are two tables, which fit a terminal" {
+@test "bench: seven bases are printed as two tables of at most 100 columns" {
 	guest stock "gcc 12" sampling=600 rejects=676
 	guest patched "gcc 12" sampling=600 rejects=600
 	run "$SCRIPTS/bench-report" 5.10="$T/w" 5.15="$T/w" 6.1="$T/w" 6.6="$T/w" 6.12="$T/w" 6.18="$T/w" 7.3="$T/w"
@@ -136,7 +136,7 @@ assert b['patched']['ways']['rejects']['p50'] == 600 and b['stock']['ways']['rej
 	[[ ! $output =~ [^$'\n']{101} ]]
 }
 
-@test "bench: the other ways to stop, in the guests and on this machine" {
+@test "bench: measures the ways to stop, in the guests and on this machine" {
 	built
 	run "$SCRIPTS/bench"
 	[ "$status" -eq 0 ]
@@ -157,7 +157,7 @@ assert b['6.1']['patched']['stops']['program.async']['p50'] == 620 and b['here']
 	[[ $output != *"It is virtual"* ]]
 }
 
-@test "bench: what is guarded is measured alone, and nothing on this machine" {
+@test "bench: --check measures only the ways to hit, and nothing on this machine" {
 	built
 	export FAKE_GUEST="$FAKE_GUEST"'; cat "$(dirname "$output")/command" >"'"$T"'/commands"'
 	run "$SCRIPTS/bench" 6.1
@@ -170,7 +170,7 @@ assert b['6.1']['patched']['stops']['program.async']['p50'] == 620 and b['here']
 	[ ! -e "$T/ran-here" ]
 }
 
-@test "bench: this machine wants root, and is named if it does not measure" {
+@test "bench: measuring this machine requires root, and a failure is reported" {
 	built
 	command_is id 'echo 1000'
 	run "$SCRIPTS/bench" 6.1
@@ -188,7 +188,7 @@ assert b['6.1']['patched']['stops']['program.async']['p50'] == 620 and b['here']
 	[[ $output != *"Times of this machine"* ]]
 }
 
-@test "bench: a guest that does not measure is named with its logs" {
+@test "bench: a guest that fails is reported with its logs" {
 	built
 	export FAKE_GUEST='up; echo "perf_bpf_bench: rejects: expected 1200 hits counted, got 0" >>"$output"; echo "exit 2" >"$verdict"'
 	run "$SCRIPTS/bench" 6.1
@@ -198,14 +198,14 @@ assert b['6.1']['patched']['stops']['program.async']['p50'] == 620 and b['here']
 	one_line "bench: linux-6.1.9-1 stock: boot: no-boot*"
 }
 
-@test "bench: the selftests do not build" {
+@test "bench: reports that the selftests do not build" {
 	built
 	command_is make 'exit 2'
 	run "$SCRIPTS/bench" 6.1
 	one_line "bench: the selftests do not build; *selftests.log"
 }
 
-@test "bench --check: as committed" {
+@test "bench --check: passes with the committed figures" {
 	guest stock gcc-12 bare=7 sampling=822 rejects=676
 	guest patched gcc-12 bare=7 sampling=822 rejects=600
 	committed gcc-12 "sampling 822 822" "rejects 600"
@@ -216,7 +216,7 @@ assert b['6.1']['patched']['stops']['program.async']['p50'] == 620 and b['here']
 	[[ $output != *bare* ]]
 }
 
-@test "bench --check: a hit that costs more, by one instruction" {
+@test "bench --check: fails if a hit costs one instruction more" {
 	guest stock gcc-12 sampling=822 rejects=676
 	guest patched gcc-12 sampling=822 rejects=601
 	committed gcc-12 "sampling 822 822" "rejects 600"
@@ -226,7 +226,7 @@ assert b['6.1']['patched']['stops']['program.async']['p50'] == 620 and b['here']
 	[ "$(grep -c '^not ok' <<<"$output")" -eq 1 ]
 }
 
-@test "bench --check: a hit that costs less" {
+@test "bench --check: passes if a hit costs less" {
 	guest stock gcc-12 rejects=676
 	guest patched gcc-12 rejects=590
 	committed gcc-12 "rejects 600"
@@ -235,7 +235,7 @@ assert b['6.1']['patched']['stops']['program.async']['p50'] == 620 and b['here']
 	[[ $output == *"ok 1 bench 6.1: way rejects costs 590 instructions, 10 less than"* ]]
 }
 
-@test "bench --check: without a program, stock is the measure, whatever is committed" {
+@test "bench --check: events without a program are compared with stock as well" {
 	guest stock gcc-12 sampling=822 rejects=600
 	guest patched gcc-12 sampling=823 rejects=700
 	committed gcc-12 "sampling 900 900" "rejects 700"
@@ -245,7 +245,7 @@ assert b['6.1']['patched']['stops']['program.async']['p50'] == 620 and b['here']
 	[ "$(grep -c '^not ok' <<<"$output")" -eq 1 ]
 }
 
-@test "bench --check: without a guest of the stock kernel its figures are the committed ones" {
+@test "bench --check: without a guest of stock, uses the committed figures of stock" {
 	guest patched gcc-12 sampling=823 rejects=600
 	committed gcc-12 "sampling 823 822" "rejects 600"
 	checks
@@ -261,7 +261,7 @@ assert b['6.1']['patched']['stops']['program.async']['p50'] == 620 and b['here']
 	[ "$(grep -c '# SKIP' <<<"$output")" -eq 3 ]
 }
 
-@test "bench --check: another compiler skips what is committed, and compares with stock all the same" {
+@test "bench --check: with another compiler, compares only with stock" {
 	guest stock gcc-13 sampling=822 rejects=676
 	guest patched gcc-13 sampling=823 rejects=999
 	committed gcc-12 "sampling 822 822" "rejects 600"
@@ -272,7 +272,7 @@ assert b['6.1']['patched']['stops']['program.async']['p50'] == 620 and b['here']
 	[ "$(grep '^not ok' <<<"$output")" = "not ok 3 bench 6.1: way sampling costs 823 instructions, 1 more than on stock" ]
 }
 
-@test "bench --check: what one of the two does not have" {
+@test "bench --check: reports ways that only one side has" {
 	guest stock gcc-12 sampling=- rejects=676
 	guest patched gcc-12 sampling=822 rejects=-
 	committed gcc-12 "rejects 600"
@@ -283,7 +283,7 @@ assert b['6.1']['patched']['stops']['program.async']['p50'] == 620 and b['here']
 	[[ $output == *"not ok 3 bench 6.1: way sampling was not measured on stock"* ]]
 }
 
-@test "bench --check: nothing committed, rubbish committed, no figures" {
+@test "bench --check: reports missing and malformed files" {
 	guest stock gcc-12 rejects=676
 	guest patched gcc-12 rejects=600
 	checks
@@ -300,7 +300,7 @@ assert b['6.1']['patched']['stops']['program.async']['p50'] == 620 and b['here']
 	one_line "bench: $T/w/patched-bench: no measurements *"
 }
 
-@test "bench --record: what it writes is what --check wants" {
+@test "bench --record: writes a file with which --check passes" {
 	guest stock gcc-12 bare=7 sampling=822 sigtrap=- rejects=676
 	guest patched gcc-12 bare=7 sampling=820 sigtrap=- rejects=600
 	committed gcc-1 "stale 1"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 load common
 
-# boots GUEST [ARGUMENT...]: a boot of a QEMU that does GUEST
+# boots GUEST [ARGUMENT...]: runs boot with a fake QEMU that runs GUEST
 boots() {
 	fake_qemu
 	export FAKE_GUEST=$1
@@ -17,13 +17,13 @@ outcome_is() {
 	return 1
 }
 
-@test "boot: the command's output and exit code come out" {
+@test "boot: passes on the command's output and exit code" {
 	boots 'up; echo "ok 1 a" >>"$output"; echo "exit 0" >"$verdict"'
 	outcome_is passed 0
 	[ "$output" = "ok 1 a" ]
 }
 
-@test "boot: a program that is named from the folder one is in" {
+@test "boot: a relative path of a program is made absolute" {
 	printf '#!/bin/sh\n' >"$T/program"
 	command='cat ${verdict%/*}/command >>"$output"'
 	cd "$T"
@@ -32,40 +32,40 @@ outcome_is() {
 	[ "$output" = "$T/program" ]
 }
 
-@test "boot: a command that fails" {
+@test "boot: a command that fails is reported as failed" {
 	boots 'up; echo "exit 7" >"$verdict"'
 	outcome_is failed 1
 	grep -q '"exit": 7' "$T/out/boot.json"
 }
 
-@test "boot: a guest that dies before the tests" {
+@test "boot: a guest that dies before the tests is reported as no-boot" {
 	boots 'say "Linux version 6.1.9 (gcc)"; say "Kernel panic - not syncing: VFS: Unable to mount root fs"'
 	outcome_is no-boot 10
 	[[ $output == *"$T/out/console.log"* ]]
 }
 
-@test "boot: a guest that never prints a thing" {
+@test "boot: a guest that prints nothing is reported as no-boot" {
 	boots 'sleep 60'
 	outcome_is no-boot 10
 }
 
-@test "boot: a guest that dies in the middle" {
+@test "boot: a guest that dies during the tests is reported as lost" {
 	boots 'up; echo "ok 1 a" >>"$output"; exit 0'
 	outcome_is lost 11
 }
 
-@test "boot: a guest goes again that dies of an int3 which QEMU made up" {
+@test "boot: a guest that crashes on an int3 that is not in memory is booted again" {
 	died='say "[   13.7] Oops: int3: 0000 [#1] PREEMPT SMP NOPTI"; say "[   13.7] Code: fb 0f 1f 44 00 00 CODE 1f> 44 00 00 45"; exit 0'
 	once="[ -e $T/once ] || { touch $T/once; ${died/CODE 1f/0f <1f}; }"
 	boots "up; $once; echo 'ok 1 a' >>\"\$output\"; echo 'exit 0' >\"\$verdict\""
 	outcome_is passed 0
 	grep -q '"again": 1' "$T/out/boot.json"
 	[[ $output == *"boot: QEMU ran an int3 that is no longer in memory; again"* ]]
-	# It has an end.
+	# It is booted three times at most.
 	boots "up; ${died/CODE 1f/0f <1f}"
 	outcome_is splat 13
 	grep -q '"again": 2' "$T/out/boot.json"
-	# That is one, and so is what comes after something else.
+	# These are real splats: an int3 that is in memory, and one after another splat.
 	boots "up; ${died/CODE 1f/cc <1f}"
 	outcome_is splat 13
 	grep -q '"again": 0' "$T/out/boot.json"
@@ -74,17 +74,18 @@ outcome_is() {
 	grep -q '"again": 0' "$T/out/boot.json"
 }
 
-@test "boot: a guest is booted again if it takes an int3 forever that QEMU made up" {
+@test "boot: a guest that is stuck at an int3 that is not in memory is booted again" {
 	once="[ -e $T/once ] || { touch $T/once; int3s ffffffff8112 eb 150; }"
 	boots "up; $once; echo 'exit 0' >\"\$verdict\""
 	outcome_is passed 0
 	grep -q '"again": 1' "$T/out/boot.json"
 	[ "$output" = "boot: QEMU ran an int3 that is no longer in memory, forever at ffffffff8112; again" ]
-	# Before its init, and to the end.
+	# The same before init starts, in every boot.
 	boots 'say "Linux version 6.1.9 (gcc)"; int3s ffffffff8112 eb 150'
 	outcome_is no-boot 10
 	grep -q '"again": 2' "$T/out/boot.json"
-	# It is in memory; a few, as a probe has; a monitor that says nothing; a command that is at work for as long.
+	# No repetition: an int3 that is in memory; only a few int3s, as from a kprobe; a monitor that does
+	# not answer; a command that is working.
 	for guest in "int3s ffffffff8112 cc 150" "int3s ffffffff8112 eb 50" "exec sleep 60 # int3s"; do
 		boots "up; $guest"
 		outcome_is hang 12
@@ -95,18 +96,18 @@ outcome_is() {
 	grep -q '"again": 0' "$T/out/boot.json"
 }
 
-@test "boot: a guest that panics in the middle" {
+@test "boot: a panic during the tests is a splat, with the name of the test" {
 	boots 'up; say "perf_bpf_filter: test effects.sigio"; say "BUG: kernel NULL pointer dereference, address: 0"; say "Kernel panic - not syncing: Fatal exception"'
 	outcome_is splat 13
 	[[ $output == *"(during test effects.sigio): BUG: kernel NULL pointer"* ]]
 }
 
-@test "boot: a guest that hangs in the middle" {
+@test "boot: a guest that hangs during the tests is reported as hang" {
 	boots 'up; echo "ok 1 a" >>"$output"; exec sleep 60'
 	outcome_is hang 12
 }
 
-@test "boot: a guest that dies after the verdict, by a panic" {
+@test "boot: a panic after the verdict is a splat" {
 	boots 'up; echo "exit 0" >"$verdict"; say "Kernel panic - not syncing: Attempted to kill init!"'
 	outcome_is splat 13
 }
@@ -116,7 +117,7 @@ outcome_is() {
 	outcome_is passed 0
 }
 
-@test "boot: a verdict cut short is none" {
+@test "boot: an incomplete verdict does not count" {
 	boots 'up; printf "exit " >"$verdict"'
 	outcome_is lost 11
 }
@@ -128,7 +129,7 @@ outcome_is() {
 	outcome_is passed 0
 }
 
-@test "boot: what a kernel complains of is a splat, and what only looks like one is none" {
+@test "boot: recognises splats, and no lines that only look like one" {
 	cd "$SCRIPTS"
 	python3 -B - <<-'END'
 	from lab import splat
@@ -175,7 +176,7 @@ outcome_is() {
 	END
 }
 
-@test "boot: allow-splats lets through what it names and nothing else" {
+@test "boot: allow-splats allows only the messages that it names" {
 	cd "$SCRIPTS"
 	python3 -B - <<-'END'
 	from lab import splat
@@ -195,7 +196,7 @@ outcome_is() {
 	END
 }
 
-@test "boot: what is let through has a reason, and would be a splat without" {
+@test "boot: each entry of allow-splats has a reason, and is a splat without the entry" {
 	cd "$SCRIPTS"
 	python3 -B - <<-'END'
 	from lab import splat
@@ -219,19 +220,19 @@ outcome_is() {
 	END
 }
 
-@test "boot: rubbish and escape codes on the console" {
+@test "boot: finds a splat between binary data, and prints no escape sequences" {
 	boots 'up; head -c 2000 /dev/urandom >>"$console"; say ""; printf "\033[2J\033[31mWARNING: CPU: 0\007\r\n" >>"$console"; echo "exit 0" >"$verdict"'
 	outcome_is splat 13
 	[[ $output != *$'\033'* ]]
 }
 
-@test "boot: an older verdict in the folder does not count" {
+@test "boot: an old verdict in the folder does not count" {
 	boots 'up; echo "exit 0" >"$verdict"'
 	boots 'up'
 	outcome_is lost 11
 }
 
-@test "boot: killed, it leaves no guest and a pessimistic verdict" {
+@test "boot: when killed, leaves no guest, and the outcome is lost" {
 	fake_qemu
 	export FAKE_GUEST='up; echo $$ >"'$T'/guest"; exec sleep 60'
 	echo kernel >"$T/bzImage"
@@ -244,10 +245,10 @@ outcome_is() {
 	grep -q '"outcome": "lost"' "$T/out/boot.json"
 }
 
-@test "boot: KVM only if a guest boots on it, which is tried once" {
+@test "boot: uses KVM only if a guest boots on it, and tries that once" {
 	[ -w /dev/kvm ] || skip "no /dev/kvm"
 	fake_qemu
-	# A guest that boots, but not on KVM.
+	# A guest that boots only without KVM.
 	export FAKE_GUEST='echo "$*" >>"'$T'/tried"; [[ $* == *"-accel kvm"* ]] && exit 1; up; echo "exit 0" >"$verdict"'
 	echo kernel >"$T/bzImage"
 	for _ in 1 2; do
@@ -259,7 +260,7 @@ outcome_is() {
 	[ "$(grep -c -- '-accel tcg' "$T/tried")" -eq 2 ]
 }
 
-@test "boot: icount counts instructions on one CPU, and nothing differs from boot to boot" {
+@test "boot: --accel icount boots one CPU deterministically" {
 	fake_qemu
 	export FAKE_GUEST='printf "%s\n" "$@" >"'$T'/arguments"; up; echo "exit 0" >"$verdict"'
 	echo kernel >"$T/bzImage"
@@ -273,7 +274,7 @@ outcome_is() {
 	[ "$status" -eq 2 ]
 }
 
-@test "boot: two CPUs on TCG unless told otherwise, and a clock that runs" {
+@test "boot: by default, two CPUs on TCG without icount" {
 	boots 'printf "%s\n" "$@" >"'$T'/arguments"; up; echo "exit 0" >"$verdict"'
 	[[ $(xargs <"$T/arguments") == *"-accel tcg,thread=multi -cpu max -smp 2 "* ]]
 	[[ $(cat "$T/arguments") != *icount* ]]
@@ -284,14 +285,14 @@ outcome_is() {
 	[[ $(xargs <"$T/arguments") == *"-accel tcg,thread=single -cpu max -smp 2 "* ]]
 }
 
-@test "boot: another machine, and more memory" {
+@test "boot: --machine and --memory are passed to QEMU" {
 	boots 'printf "%s\n" "$@" >"'$T'/arguments"; up; echo "exit 0" >"$verdict"' --machine q35 --memory 2G
 	[[ $(xargs <"$T/arguments") == *" -m 2G -machine q35 "* ]]
 	boots 'printf "%s\n" "$@" >"'$T'/arguments"; up; echo "exit 0" >"$verdict"'
 	[[ $(xargs <"$T/arguments") == *" -m 512M -machine pc "* ]]
 }
 
-@test "boot: the PMU for guests, and perf's static keys as they are" {
+@test "boot: loads the PMU for guests, and holds perf's static keys only with --hold-keys" {
 	local image=$T/obj/arch/x86/boot/bzImage module=$T/obj/perf_bpf_pmu/perf_bpf_pmu.ko
 	install -D /dev/null "$image"
 	install -D /dev/null "$module"
@@ -303,7 +304,7 @@ outcome_is() {
 	grep -q " guest.module=$module,hold=1 " "$T/command"
 }
 
-@test "boot: no image, no QEMU, no command" {
+@test "boot: a missing image, QEMU or command is refused" {
 	run "$SCRIPTS/boot" --out "$T/out" "$T/none" -- true
 	one_line "boot: no such kernel image: $T/none; *"
 	echo kernel >"$T/bzImage"
@@ -313,7 +314,7 @@ outcome_is() {
 	[ "$status" -eq 2 ]
 }
 
-@test "boot: when nothing can be booted, an older verdict is gone" {
+@test "boot: if nothing can be booted, an old verdict is removed" {
 	boots 'up; echo "exit 0" >"$verdict"'
 	outcome_is passed 0
 	cp -r "$T/out" "$T/passed"
@@ -327,7 +328,7 @@ outcome_is() {
 	done
 }
 
-@test "boot: a folder that cannot be written, a disk that is full" {
+@test "boot: reports a read-only folder and a full disk" {
 	mkdir "$T/out"
 	fake_qemu
 	echo kernel >"$T/bzImage"
@@ -337,14 +338,14 @@ outcome_is() {
 	one_line "boot: cannot write to $T/out: Read-only file system"
 	[ "$status" -eq 2 ]
 
-	# The tests run on, and their results are lost on the way.
+	# The tests continue, but their results cannot be written.
 	mount -t tmpfs -o size=64k tmpfs "$T/out"
 	boots 'up; head -c 90000 /dev/zero >>"$console"; echo "ok 1 a" >>"$output"; echo "exit 0" >"$verdict"'
 	outcome_is lost "$status" || { umount "$T/out"; false; }
 	umount "$T/out"
 	[ "$status" -ge 2 ] && [[ $output == *"boot: "* && $output != *Traceback* ]]
 
-	# Full for the results, and room enough for a verdict.
+	# There is room for the verdict, but not for the results.
 	mount -t tmpfs -o size=64k tmpfs "$T/out"
 	boots 'up; echo "exit 0" >"$verdict"; head -c 90000 /dev/zero >>"$console"'
 	outcome_is lost 2 || { umount "$T/out"; false; }
@@ -352,13 +353,13 @@ outcome_is() {
 	one_line "boot: cannot write the results: No space left on device"
 }
 
-@test "boot: a guest that is stopped" {
+@test "boot: a guest that is stopped by a signal is reported as hang" {
 	boots 'up; echo "ok 1 a" >>"$output"; echo $$ >"'$T'/guest"; kill -STOP $$'
 	outcome_is hang 12
 	! kill -0 "$(cat "$T/guest")" 2>/dev/null || false
 }
 
-@test "boot: a guest that writes without end is stopped, and is lost whatever it said before" {
+@test "boot: a guest that writes without end is terminated, and is lost despite its verdict" {
 	for log in console output verdict; do
 		boots 'up; echo "exit 0" >"$verdict"; exec cat /dev/zero >>"$'$log'"'
 		outcome_is lost 11
@@ -368,7 +369,7 @@ outcome_is() {
 	done
 }
 
-@test "boot: nothing that a program writes to the console hides a splat" {
+@test "boot: no output of a program on the console hides a splat" {
 	splats=('BUG: kernel NULL pointer dereference, address: 0' 'WARNING: CPU: 1 PID: 7 at kernel/events/core.c:1 f+0x1/0x2'
 		'kernel BUG at kernel/events/core.c:1!' 'UBSAN: shift-out-of-bounds in a.c:1:1' 'Oops: 0000 [#1] PREEMPT SMP')
 	for before in 'x' 'a_' '\033[' '\033[3' '\033]0;' '\r' '\0' '\377\376' '\303' 'BUG_ON ' 'please report a bug ' \
@@ -384,7 +385,7 @@ outcome_is() {
 	done
 }
 
-@test "boot: 16 MiB of rubbish on the console are searched in seconds" {
+@test "boot: searches 16 MiB of console output in seconds" {
 	boots 'up; yes "WARNING: taint INFO: task rcu: INFO: " | tr -d "\n" | head -c 16000000 >>"$console"; echo "exit 0" >"$verdict"'
 	[ "$status" -eq 13 ] || [ "$status" -eq 0 ]
 	[ "$SECONDS" -lt 60 ]

@@ -8,7 +8,7 @@ prepare() {
 	export FRAGMENT=$T/fragment
 }
 
-@test "build: prints the image on stdout, the steps on stderr" {
+@test "build: prints the path of the image on stdout, the steps on stderr" {
 	prepare
 	run bash -c "'$SCRIPTS/build' '$T/tree' 2>'$T/steps'"
 	[ "$status" -eq 0 ]
@@ -16,7 +16,7 @@ prepare() {
 	grep -q 'bzImage: Linux 6.1.9, 1 objects' "$T/steps"
 }
 
-@test "build: does not configure again without need, and does when the fragment changes" {
+@test "build: configures again only if the fragment has changed" {
 	prepare
 	run "$SCRIPTS/build" "$T/tree"
 	[[ $output == *configuration* ]]
@@ -27,7 +27,7 @@ prepare() {
 	[[ $output == *configuration* ]]
 }
 
-@test "build: a line that did not survive stops it and is named, also the next time" {
+@test "build: a line that did not take effect is an error, also the next time" {
 	prepare
 	export FAKE_LOST=CONFIG_TWO
 	for _ in 1 2; do
@@ -37,7 +37,7 @@ prepare() {
 	done
 }
 
-@test "build: an option that must be off and is on is named" {
+@test "build: an option that is on but must be off is an error" {
 	prepare
 	echo CONFIG_THREE=n >>"$T/fragment"
 	sed -i 's/^> grep.*/> sed s,=n,=y, $(KCONFIG_ALLCONFIG) >$(O)\/.config/' "$T/tree/Makefile"
@@ -45,7 +45,7 @@ prepare() {
 	[[ ${lines[-1]} == *": CONFIG_THREE=n "* ]]
 }
 
-@test "build: an error shows the last lines of the log and where it is" {
+@test "build: after an error, prints the last lines and the path of the log" {
 	prepare
 	export FAKE_ERROR="disk quota exceeded"
 	run "$SCRIPTS/build" "$T/tree"
@@ -54,7 +54,7 @@ prepare() {
 	[[ ${lines[-1]} == "build: $T/tree: bzImage failed; the whole log is $T/tree/obj/build.log" ]]
 }
 
-@test "build: the PMU of the tests, beside an image that can load it" {
+@test "build: builds the PMU for guests if the kernel supports modules" {
 	prepare
 	for modules in n y; do
 		echo "CONFIG_MODULES=$modules" >>"$T/fragment"
@@ -67,7 +67,7 @@ prepare() {
 	done
 }
 
-@test "build: an image is of the kernel that was built, whatever mode ccache is in" {
+@test "build: in ccache's depend mode, the image is not that of an older build" {
 	command -v ccache >/dev/null || skip "no ccache"
 	prepare
 	export CCACHE_DIR=$T/ccache CCACHE_CONFIGPATH=$T/ccache.conf
@@ -87,7 +87,7 @@ prepare() {
 	done
 }
 
-@test "build: not a tree, no fragment" {
+@test "build: a folder that is no kernel tree and a missing fragment are refused" {
 	prepare
 	run "$SCRIPTS/build" "$T"
 	one_line "build: $T is not a kernel tree *"
@@ -97,7 +97,7 @@ prepare() {
 	one_line "usage: *"
 }
 
-@test "build: a line that is for other versions or architectures is left out, and its mark never reaches kbuild" {
+@test "build: leaves out lines for other versions and architectures, and the comments that mark them" {
 	prepare
 	cat >"$T/fragment" <<-END
 	CONFIG_OLD=y # before 6.1
@@ -117,7 +117,7 @@ prepare() {
 	[[ ${lines[-1]} == *": CONFIG_NOW=y "* ]]
 }
 
-@test "build: a mark that it does not understand stops it" {
+@test "build: an unknown version comment in the fragment is an error" {
 	prepare
 	for mark in until\ 6.1 from\ six on\ vax from; do
 		echo "CONFIG_ODD=y # $mark" >"$T/fragment"
@@ -126,7 +126,7 @@ prepare() {
 	done
 }
 
-@test "build: every mark in the fragment of the project is understood on every base" {
+@test "build: Kconfig.fragment has only valid version comments, for each base" {
 	for version in 5.10.1 6.1.1 6.12.1 7.3.1; do
 		rm -rf "$T/tree"
 		fake_tree "$T/tree" $version
@@ -136,19 +136,19 @@ prepare() {
 	done
 }
 
-@test "build: an image is there only if the last build came to its end" {
+@test "build: the image exists only if the last build completed" {
 	prepare
 	"$SCRIPTS/build" "$T/tree"
 	FAKE_ERROR=broken run "$SCRIPTS/build" "$T/tree"
 	[ "$status" -eq 1 ]
 	[ ! -e "$T/tree/obj/arch/x86/boot/bzImage" ]
-	# A build of something else leaves it alone.
+	# A build of another target keeps the image.
 	"$SCRIPTS/build" "$T/tree"
 	"$SCRIPTS/build" "$T/tree" Makefile
 	[ -e "$T/tree/obj/arch/x86/boot/bzImage" ]
 }
 
-# A tree whose Makefile makes an object of core.c, and the image of the object, as make does: by times.
+# A tree whose Makefile builds an object from core.c, and the image from the object, by timestamps.
 by_times() {
 	prepare
 	sed -i '/^bzImage:/,$d' "$T/tree/Makefile"
@@ -162,12 +162,12 @@ by_times() {
 	END
 }
 
-@test "build: what a killed build left half-written is made again" {
+@test "build: files that a killed build left incomplete are built again" {
 	by_times
 	"$SCRIPTS/build" "$T/tree"
 	echo "int more;" >>"$T/tree/kernel/core.c"
 	ln -s .. "$T/tree/obj/source"
-	# All of a run, as a machine that goes off.
+	# Kill all processes of the run, as a power failure would.
 	FAKE_KILL=1 run setsid --wait "$SCRIPTS/build" "$T/tree"
 	[ "$status" -ne 0 ]
 	[ "$(cat "$T/tree/obj/core.o")" = half ]
@@ -175,7 +175,7 @@ by_times() {
 	cmp "$T/tree/kernel/core.c" "$T/tree/obj/arch/x86/boot/bzImage"
 }
 
-@test "build: a configuration that is cut short is made again, one that the build changes is reported" {
+@test "build: an incomplete configuration is created again; one that the build changes is an error" {
 	prepare
 	"$SCRIPTS/build" "$T/tree"
 	echo CONFIG_ONE=y >"$T/tree/obj/.config"
@@ -188,7 +188,7 @@ by_times() {
 	[ ! -e "$T/tree/obj/arch/x86/boot/bzImage" ]
 }
 
-@test "build: a tree that cannot be written, a disk that is full" {
+@test "build: reports a read-only tree and a full disk, and recovers" {
 	prepare
 	mkdir "$T/tree/obj"
 	mount -t tmpfs -o ro tmpfs "$T/tree/obj" 2>/dev/null || skip "cannot mount a tmpfs"
@@ -200,14 +200,14 @@ by_times() {
 	run "$SCRIPTS/build" "$T/tree"
 	ls "$T/tree/obj/arch/x86/boot/bzImage" && [ "$(stat -c %s "$T/tree/obj/arch/x86/boot/bzImage")" -eq 90000 ] && full=no
 	[ "$status" -eq 1 ] && [ -z "${full:-}" ] || { umount "$T/tree/obj"; false; }
-	# With room again, the next run makes it whole.
+	# With free space again, the next run completes the build.
 	mount -o remount,size=1m "$T/tree/obj"
 	run "$SCRIPTS/build" "$T/tree"
 	cmp "$T/tree/kernel/core.c" "$T/tree/obj/arch/x86/boot/bzImage" || { umount "$T/tree/obj"; false; }
 	umount "$T/tree/obj"
 }
 
-@test "build: a new tree begins with the objects of stock, and compiles what the series touches" {
+@test "build: a new tree starts with the objects of stock, and compiles only what the series changes" {
 	mkdir -p "$BUILD/linux-6.1.9-1"
 	work=$BUILD/linux-6.1.9-1
 	fake_tree "$work/stock"
@@ -224,7 +224,7 @@ by_times() {
 	END
 	echo "int other;" >"$work/stock/kernel/other.c"
 	find "$work/stock" -type f -exec touch -d '1 hour ago' {} +
-	# The order of verify: the series is applied before stock is built.
+	# As in verify, apply the series before stock is built.
 	"$SCRIPTS/apply" "$T/series" "$work/stock" "$work/patched"
 	cd "$SCRIPTS"
 	builds() {
@@ -237,7 +237,7 @@ tree.Work(base.find('6.1'), pathlib.Path('$work/stock')).build('$1')"
 	[ "$(cat "$work/patched/obj/compiled")" = "compiled obj/one.o" ]
 	cat "$work/patched/kernel/core.c" "$work/patched/kernel/other.c" | cmp - "$work/patched/obj/arch/x86/boot/bzImage"
 	cat "$work/stock/kernel/core.c" "$work/stock/kernel/other.c" | cmp - "$work/stock/obj/arch/x86/boot/bzImage"
-	# A mutant, from the patched tree.
+	# A mutant starts with the objects of the patched tree.
 	sed '/0002/d' "$T/series/series" >"$T/short" && cp "$T/short" "$T/series/series"
 	"$SCRIPTS/apply" "$T/series" "$work/stock" "$work/mutant"
 	: >"$work/patched/obj/compiled"
@@ -247,7 +247,7 @@ tree.Work(base.find('6.1'), pathlib.Path('$work/stock')).build('$1')"
 	[ "$work/stock/kernel/other.c" -ot "$work/stock/obj/two.o" ]
 }
 
-@test "build: of two at once the second waits, and takes nothing from the first" {
+@test "build: a second build of the same tree waits, and does not damage the first" {
 	prepare
 	sed -i 's/^bzImage:/&\n> @sleep $${FAKE_SLEEP:-0}/' "$T/tree/Makefile"
 	FAKE_SLEEP=2 "$SCRIPTS/build" "$T/tree" 3>&- &
@@ -258,7 +258,7 @@ tree.Work(base.find('6.1'), pathlib.Path('$work/stock')).build('$1')"
 	[ -e "$T/tree/obj/kept" ]
 }
 
-@test "selftests: LLVM=1 compiles with clang++, for the target that ARCH says" {
+@test "selftests: LLVM=1 compiles with clang++ for the target of ARCH" {
 	mkdir -p "$T/tree/tools/testing/selftests"
 	cat >"$T/tree/tools/testing/selftests/lib.mk" <<-'END'
 	CC := $(if $(LLVM),clang$(LLVM_SUFFIX) --target=$(if $(filter arm64,$(ARCH)),aarch64,x86_64)-linux-gnu,$(CROSS_COMPILE)gcc)
@@ -267,9 +267,9 @@ tree.Work(base.find('6.1'), pathlib.Path('$work/stock')).build('$1')"
 	compiles() { make -R -n -C "$SCRIPTS/../selftests" KSRC="$T/tree" OUT="$T/out" "$@" "$T/out/lib/fd.o" "$T/out/bpf/filter.bpf.o" 2>&1; }
 	compiles LLVM=1 | grep -q '^clang++ --target=x86_64-linux-gnu .* lib/fd.cc'
 	compiles LLVM=1 LLVM_SUFFIX=-19 | grep -q '^clang++-19 --target=x86_64-linux-gnu .* lib/fd.cc'
-	compiles LLVM=1 ARCH=arm64 >"$T/said"
-	grep -q '^clang++ --target=aarch64-linux-gnu .* lib/fd.cc' "$T/said"
-	grep -q '^clang -target bpf -D__TARGET_ARCH_arm64 .*/usr/include/aarch64-linux-gnu .* bpf/filter.bpf.c' "$T/said"
+	compiles LLVM=1 ARCH=arm64 >"$T/commands"
+	grep -q '^clang++ --target=aarch64-linux-gnu .* lib/fd.cc' "$T/commands"
+	grep -q '^clang -target bpf -D__TARGET_ARCH_arm64 .*/usr/include/aarch64-linux-gnu .* bpf/filter.bpf.c' "$T/commands"
 	compiles | grep -q '^g++ .* lib/fd.cc'
 	compiles CROSS_COMPILE=x- | grep -q '^x-g++ .* lib/fd.cc'
 }

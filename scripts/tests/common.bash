@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
-# What the tests of the scripts share: a kernel tree of four files, commands that pretend.
+# Shared by the tests of the scripts: a kernel tree of four files, and fake commands.
 # bats sets status, output and lines, and the tests use SCRIPTS.
 # shellcheck disable=SC2034,SC2154
 
@@ -13,23 +13,23 @@ setup() {
 	PATH=$T/bin:$PATH
 }
 
-# A command that pretends to be slow may still write there.
+# A fake command that is slow may still be writing there.
 teardown() {
 	rm -rf "$T" || { sleep 2 && rm -rf "$T"; }
 }
 
-# command NAME TEXT: a command NAME that comes before the real one.
+# command_is NAME TEXT: creates a command NAME that precedes the real one in PATH.
 command_is() {
 	printf '#!/bin/bash\n%s\n' "$2" >"$T/bin/$1"
 	chmod +x "$T/bin/$1"
 }
 
-# applied TREE: the note that apply leaves in a tree that has the series for 6.1.
+# applied TREE: writes the record that apply leaves in a tree with the series for 6.1.
 applied() {
 	(cd "${TOP:-$SCRIPTS/..}/scripts" && python3 -B -c 'from lab import base; print(base.find("6.1").digest())') >"$1/.series-applied"
 }
 
-# What make verify leaves, an archive that has just that version, and a compiler that is quick.
+# The kernels that make verify leaves, an archive with only that version, and a make that does nothing.
 verified_kernels() {
 	local kernel
 	for kernel in stock patched; do
@@ -65,8 +65,8 @@ fake_tree() {
 	seq 1 40 | sed 's/^/int head/; s/$/;/' >"$tree/include/core.h"
 }
 
-# A series of two patches for fake_tree: the first on core.c, the second on both files. Not by quilt, which
-# takes seconds for it: half of the tests begin here.
+# A series of two patches for fake_tree: the first to core.c, the second to both files. Half of the tests use
+# it, so it is not made with quilt, which takes seconds.
 fake_series() {
 	local series=$1 a=$T/series-tree/a b=$T/series-tree/b
 	rm -rf "$T/series-tree"
@@ -82,12 +82,12 @@ fake_series() {
 	printf '%s\n' "# BASE linux-6.1 6.1.9-1" 0001-one.patch 0002-two.patch >"$series/series"
 }
 
-# Of the trees a and b, as "quilt refresh -p ab --no-timestamps --no-index" writes them.
+# The diff between the trees a and b, in the format of "quilt refresh -p ab --no-timestamps --no-index".
 differences() {
 	(cd "$T/series-tree" && diff -ru a b) | sed -E 's/^((---|\+\+\+) [^\t]*)\t.*/\1/; /^diff /d'
 }
 
-# A QEMU that does what $FAKE_GUEST says to the files its command line names.
+# A fake QEMU that runs $FAKE_GUEST, with the files on its command line in variables.
 fake_qemu() {
 	command_is qemu-system-x86_64 '
 for arg; do
@@ -120,8 +120,8 @@ up() { say "Linux version 6.1.9 (gcc)"; echo "guest-init: up" >>"$output"; }
 eval "$FAKE_GUEST"'
 }
 
-# The log of a run with the given KTAP lines, as scripts/boot leaves it: guest_ran DIR OUTCOME KTAP. Its probe says that
-# the kernel is one without defects; see probe_says.
+# guest_ran DIR OUTCOME KTAP: writes the files of a run that printed KTAP, as scripts/boot does. The probe
+# reports a kernel without bugs; see probe_says.
 guest_ran() {
 	local exit=null
 
@@ -134,14 +134,14 @@ guest_ran() {
 		probe_of sample=suppressed wakeup=suppressed sigio=suppressed setsig=suppressed sigtrap=suppressed limit=untouched \
 			hup=suppressed / continue=works step=works handler=works
 		printf '%b' "$3"
-		# The sum that the suite ends with, unless the test brings its own.
+		# The suite's last line, unless the test provides its own.
 		[[ $3 == *"# Totals"* ]] || printf '# Totals: pass:%d fail:%d xfail:0 xpass:0 skip:%d error:0\n' \
 			"$(printf '%b' "$3" | grep -aE '^ok ' | grep -acv '# SKIP')" \
 			"$(printf '%b' "$3" | grep -acE '^not ok ')" "$(printf '%b' "$3" | grep -ac '# SKIP')"
 	} >"$T/$1/output.log"
 }
 
-# probe_of EFFECT=RESULT... / STOP=RESULT...: what perf_bpf_probe --json prints
+# probe_of EFFECT=RESULT... / STOP=RESULT...: the output of perf_bpf_probe --json
 probe_of() {
 	local row rows=
 	for row; do
@@ -153,12 +153,13 @@ probe_of() {
 	echo "{\"effects\": [$rows]}" | sed 's/, ]/]/g'
 }
 
-# probe_says DIR ROW [WORD]: in the log of guest_ran the probe says WORD in that row; without WORD, there is no such row
+# probe_says DIR ROW [WORD]: changes a row of the probe in the log of guest_ran to WORD, or removes it without
+# WORD
 probe_says() {
 	sed -i -E "s/(\"id\": \"$2\", [^}]*\"result\": \")[^\"]*/\1${3-}/; s/(, )?\{\"id\": \"$2\",[^}]*\"result\": \"\"\}//; s/\[, /[/" "$T/$1/output.log"
 }
 
-# one_line PATTERN: the command failed with one line on the terminal, which matches.
+# one_line PATTERN: the command failed, and printed exactly one line, which matches.
 one_line() {
 	# shellcheck disable=SC2053
 	[ "$status" -ne 0 ] && [ "${#lines[@]}" -eq 1 ] && [[ ${lines[0]} == $1 ]] && return

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
-# The tools of scripts/livepatch, on a kernel of two files in $T/source: core.c, and other.c.
+# Runs the tools of scripts/livepatch on a kernel of two files in $T/source: core.c and other.c.
 # bats sets status, output and lines, and the tests use these.
 # shellcheck disable=SC2154
 
@@ -22,7 +22,7 @@ teardown_file() {
 FLAGS=(-O2 -mcmodel=kernel -fno-pic -fno-pie -pg -mfentry -mrecord-mcount -fcf-protection=none
 	-fno-asynchronous-unwind-tables -mno-sse)
 
-# compile DIR FLAG...: both files
+# compile DIR FLAG...: compiles both files
 compile() {
 	local dir=$T/$1 file
 	shift
@@ -32,7 +32,7 @@ compile() {
 	done
 }
 
-# The kernel, its symbols and exports, and the objects of its own source.
+# Builds the kernel, its symbols and exports, and the objects of its unchanged source.
 kernel() {
 	[ -d "$T/source" ] || sources "$T/source"
 	compile plain
@@ -46,7 +46,7 @@ kernel() {
 	mkdir -p "$T/out"
 }
 
-# cut FLAG...: what the change with these flags comes to
+# cut FLAG...: compiles the patched source with these flags, and cuts out the difference
 cut() {
 	compile patched -ffunction-sections -fdata-sections "$@"
 	run "$TOOLS/cut" "$T/vmlinux" "$T/symbols" "$T/symvers" "$T/plan" "$T/plain" "$T/stock" "$T/patched" "$T/out"

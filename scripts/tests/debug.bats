@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 load common
 
-@test "debug: no such base, no such configuration, or not for this base" {
+@test "debug: an unknown base, an unknown configuration, and one for other bases are refused" {
 	run "$SCRIPTS/debug" 4.19
 	one_line "debug: no such base: 4.19 (available:*6.1*"
 	run "$SCRIPTS/debug" 6.1 kmsan
@@ -17,7 +17,7 @@ load common
 	[ ! -e "$BUILD" ]
 }
 
-@test "debug: each configuration says by what its kernel is known" {
+@test "debug: each configuration has a Console: or Runs: field" {
 	for file in "$SCRIPTS"/configs/*; do
 		case ${file##*/} in kabi | kunit) continue ;; esac
 		grep -qE '^# (Console|Runs): .' "$file"
@@ -25,16 +25,16 @@ load common
 	done
 }
 
-@test "debug: a configuration may be for other bases, and boot with more, on one architecture" {
-	said() { cd "$T/top/scripts" && ARCH=$1 python3 -B -c "from lab import config; c = config.Config('some'); print(*c.bases, *c.boot)"; }
+@test "debug: a configuration may have other bases and more boot options on one architecture" {
+	fields() { cd "$T/top/scripts" && ARCH=$1 python3 -B -c "from lab import config; c = config.Config('some'); print(*c.bases, *c.boot)"; }
 	mkdir -p "$T/top/scripts/configs"
 	cp -r "$SCRIPTS/lab" "$SCRIPTS/arch" "$T/top/scripts"
 	printf '# Bases: 5.10 6.1\n# Bases arm64: 6.1\n# Boot: --timeout 9\n# Boot x86: --append no5lvl\n' >"$T/top/scripts/configs/some"
-	[ "$(said x86)" = "5.10 6.1 --timeout 9 --append no5lvl" ]
-	[ "$(said arm64)" = "6.1 --timeout 9" ]
+	[ "$(fields x86)" = "5.10 6.1 --timeout 9 --append no5lvl" ]
+	[ "$(fields arm64)" = "6.1 --timeout 9" ]
 }
 
-@test "debug: a configuration adds to Kconfig.fragment, and overrides it" {
+@test "debug: a configuration adds to Kconfig.fragment and overrides it" {
 	fragment() { cd "$1" && python3 -B -c "from lab import config; print(config.fragment(config.Config('$2')))"; }
 	fragment "$SCRIPTS" kasan >"$T/fragment"
 	grep -qx CONFIG_PERF_EVENTS=y "$T/fragment"
@@ -46,8 +46,8 @@ load common
 	[ "$(fragment "$T/top/scripts" some | grep CONFIG | xargs)" = "CONFIG_AB=y # from 6.1 CONFIG_A=n" ]
 }
 
-# debugs GUEST [ARGUMENT...]: debug, or what $verb says, with a series for a tree of four files, and a
-# QEMU that does GUEST
+# debugs GUEST [ARGUMENT...]: runs debug, or $verb, with a series for a tree of four files, and a fake QEMU
+# that runs GUEST
 debugs() {
 	export FAKE_GUEST=$1 ACCEL=tcg VERSION=6.1.9-1
 	shift
@@ -90,7 +90,7 @@ debugs() {
 }
 TESTS='up; say "sanitizer on"; printf "ok 1 a\n# round: hits 42 lost 0\nok 2 b # SKIP\n" >>"$output"'
 
-@test "debug: a suite and a stress that pass on a kernel that says nothing" {
+@test "debug: passes if suite and stress pass without a splat" {
 	debugs "$TESTS"'; echo "exit 0" >"$verdict"'
 	[ "$status" -eq 0 ]
 	grep -qx "ok 1 debug: 6.1 patched, kasan, suite: 1 passed, 0 failed, 1 skipped, 0 splats" <<<"$output"
@@ -100,7 +100,7 @@ TESTS='up; say "sanitizer on"; printf "ok 1 a\n# round: hits 42 lost 0\nok 2 b #
 	grep -qx CONFIG_KASAN=y "$BUILD/linux-6.1.9-1/patched/obj-kasan/.config"
 }
 
-@test "debug: a configuration without which a test is skipped is not there if it is" {
+@test "debug: fails if the test in Runs: is skipped or missing" {
 	apart='# Runs: b\n' debugs "$TESTS"'; echo "exit 0" >"$verdict"'
 	[ "$status" -eq 1 ]
 	[[ $output == *"not ok 1 debug: 6.1 patched, kasan, suite: 1 passed, 0 failed, 1 skipped, 0 splats: b did not run; see "* ]]
@@ -109,7 +109,7 @@ TESTS='up; say "sanitizer on"; printf "ok 1 a\n# round: hits 42 lost 0\nok 2 b #
 	[[ $output == *"0 splats: gone did not run; see "* ]]
 }
 
-@test "debug: a splat fails, on the stock kernel it is only told" {
+@test "debug: a splat fails the patched kernel; on stock it is only reported" {
 	splat='; say "BUG: KASAN: use-after-free in b"; echo "exit 0" >"$verdict"'
 	debugs "$TESTS$splat"
 	[ "$status" -eq 1 ]
@@ -117,12 +117,12 @@ TESTS='up; say "sanitizer on"; printf "ok 1 a\n# round: hits 42 lost 0\nok 2 b #
 	debugs "$TESTS$splat" --stock 6.1 kasan
 	[ "$status" -eq 0 ]
 	[[ $output == *"ok 1 debug: 6.1 stock, kasan, suite: 1 passed, 0 failed, 1 skipped, 1 splats # boot: kernel splat"* ]]
-	# What kills it runs after all else.
+	# Tests that crash stock run in a separate boot.
 	[[ $output == *"1..3"$'\n'* && $output == *"ok 2 debug: 6.1 stock, kasan, oops: "* ]]
 	[ "$(cd "$BUILD/linux-6.1.9-1/debug" && grep -lF oops.c stock-*/command)" = stock-kasan-oops/command ]
 }
 
-@test "debug: tests after which the kernel looks no more have a boot of their own" {
+@test "debug: tests in Apart:, which turn the debug tool off, have a separate boot" {
 	apart='# Apart: ^races\.\n' debugs "$TESTS"'; echo "exit 0" >"$verdict"'
 	[ "$status" -eq 0 ]
 	[[ $output == *"1..3"$'\n'*"ok 2 debug: 6.1 patched, kasan, apart: "*"ok 3 debug: 6.1 patched, kasan, stress: "* ]]
@@ -130,7 +130,7 @@ TESTS='up; say "sanitizer on"; printf "ok 1 a\n# round: hits 42 lost 0\nok 2 b #
 	grep -qF 'a.b oops.c' "$BUILD/linux-6.1.9-1/debug/patched-kasan-suite/command"
 }
 
-@test "debug: a failed test, a guest that is lost, a kernel without what it was built for" {
+@test "debug: a failed test, a lost guest and a kernel without the debug tool fail" {
 	debugs "$TESTS"'; echo "not ok 3 c" >>"$output"; echo "exit 1" >"$verdict"'
 	[ "$status" -eq 1 ]
 	[[ $output == *"1 failed, 1 skipped, 0 splats: not ok 3 c; see "* ]]
@@ -141,10 +141,10 @@ TESTS='up; say "sanitizer on"; printf "ok 1 a\n# round: hits 42 lost 0\nok 2 b #
 	[[ $output == *"not ok 1 debug: "*": boot: lost: "* ]]
 	debugs "${TESTS/sanitizer/nothing}"'; echo "exit 0" >"$verdict"'
 	[ "$status" -eq 1 ]
-	[[ $output == *"not ok 1 debug: "*": the kernel does not say 'sanitizer on'; see "* ]]
+	[[ $output == *"not ok 1 debug: "*": the kernel does not print 'sanitizer on'; see "* ]]
 }
 
-@test "mutants: one that no test notices, but the configuration that it names" {
+@test "mutants: a mutant with Splat: is killed by a matching splat" {
 	verb=mutants debugs "$TESTS"'; say "[ 4.2] BUG: KASAN: use-after-free in b"; echo "exit 0" >"$verdict"'
 	[ "$status" -eq 0 ]
 	[[ $output == *"ok 1 mutant sleeps: kasan says BUG: KASAN: use-after-free in b"* ]]

@@ -1,14 +1,14 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: GPL-2.0
-# The package of the live patch, as dkms runs it: with the files of scripts/livepatch/deb and with the folders of
-# the machine in $T, and kernel headers that "build" a module as a program.
+# The package of the live patch, as dkms runs it, with the files of scripts/livepatch/deb. The machine's
+# folders are in $T, and its kernel headers "build" a module as a program.
 load common
 
 kernel=6.1.0-99-amd64
 name=perf_bpf_filter_livepatch
 
-# A line each of what a shell, make, a printf or the compiler might take for more than a text. Each command in
-# them would leave a file in $T/ran.
+# Lines of text that a shell, make, printf or the compiler might execute or expand. Each command in them would
+# create a file in $T/ran.
 hostile() {
 	printf '%s\n' "an apostrophe's" "'; touch $T/ran/quoted; '" "\"; touch $T/ran/in-quotes; \"" \
 		"\$(touch $T/ran/shell)" "\$(shell touch $T/ran/make)" "\$\$(touch $T/ran/dollars)" "\`touch $T/ran/backquotes\`" \
@@ -17,13 +17,14 @@ hostile() {
 	printf '%b\n' 'Gr\0303\0274n \0302\0233 \0377' '\033[31mred\033[0m \007 \r' 'a\tb\001\177'
 }
 
-# harmless FILE: what may be left of it in a C string, printable ASCII without quotes, backslashes
-# and trigraphs.
+# harmless FILE: prints the part of it that is allowed in a C string: printable ASCII without quotes,
+# backslashes and trigraphs.
 harmless() {
 	LC_ALL=C tr -cd ' !#-&(-[]-~' <"$1" | tr -s '?'
 }
 
-# The package's folder, $pkg, with what is the machine's in $T, and where dkms builds, $T/dkms.
+# Creates the package's folder, $pkg, the machine's folders in $T, and the folder in which dkms builds,
+# $T/dkms.
 packaged() {
 	pkg=$T/usr/src/perf-bpf-filter-livepatch-1.0
 	mkdir -p "$pkg/scripts" "$pkg/patches/linux-6.1" "$T/dkms" "$T/ran" "$T/var/lib/dpkg"
@@ -50,18 +51,19 @@ packaged() {
 	printf 'modules:\n\t@gcc -std=gnu11 -Wall -Werror -Iinclude $(KCFLAGS) -o $(M)/%s.ko $(M)/%s.c\n' $name $name >"$headers/Makefile"
 }
 
-# As dkms does: in the copy of the sources that it made. Like an installation it fails if this fails.
+# Runs make like dkms, in its copy of the sources. An installation would fail if this fails.
 dkms_make() {
 	cd "$T/dkms" && rm -rf "$name.ko" stub && run "$pkg/scripts/livepatch/dkms/make" "$kernel"
 }
 
-# build_says FILE [CODE]: what stands in for scripts/livepatch/build ends with that as its last line.
+# build_says FILE [CODE]: replaces scripts/livepatch/build with a script whose last line of output is FILE's
+# contents.
 build_says() {
 	printf '#!/bin/sh\necho first\ncat "%s"\necho\nexit %d\n' "$1" "${2:-1}" >"$pkg/scripts/livepatch/build"
 }
 
-# machine STATUS: what build asks of it before it fetches; STATUS is what dpkg says of every package. apt knows the
-# source and does not reach its archive; all that it is asked is in $T/asked.
+# machine STATUS: fakes what build checks before it fetches the source. STATUS is the dpkg status of each
+# package.
 machine() {
 	local tools
 	mkdir -p "$T/boot"
@@ -73,12 +75,14 @@ machine() {
 	for tool in symbols cut seal; do printf '#!/bin/sh\n' >"$tools/$tool"; done
 	chmod +x "$tools"/*
 }
+
+# no_network: apt knows the source package, but cannot download it. $T/asked has apt-get's arguments.
 no_network() {
 	command_is apt-cache 'echo "linux-source-6.1 | 6.1.192-2 | x"'
 	command_is apt-get 'echo "$*" >>"'"$T"'/asked"; echo "E: Could not resolve '"'mirror'"'"; exit 100'
 }
 
-# stub_says PATTERN: the module says this when it is loaded, and nothing that it was made of was run.
+# stub_says PATTERN: the module prints this when it is loaded, and no part of the text was executed.
 stub_says() {
 	[ -z "$(ls "$T/ran")" ] || { printf 'was run: %s\n' "$(ls "$T/ran")" && return 1; }
 	[ "$status" -eq 0 ] || { printf '%s\n' "$output" && return 1; }
@@ -87,10 +91,10 @@ stub_says() {
 	[ "$status" -eq 0 ] && [[ $output == "stub: there is none for this kernel: "$1 ]] || { printf '%s\n' "$output" && return 1; }
 }
 
-@test "dkms: what a log says is in the stub as a text, and nothing of it is run" {
+@test "dkms: text from a log is a string in the stub, and no part of it is executed" {
 	packaged
 	hostile >"$T/lines"
-	# Each alone, as one of them may hide what another does; then all at once.
+	# Test each line alone, as one may hide the effect of another, and then all at once.
 	tr '\n' ' ' <"$T/lines" >>"$T/lines"
 	while IFS= read -r line; do
 		printf '%s' "$line" >"$T/message"
@@ -102,9 +106,9 @@ stub_says() {
 	done <"$T/lines"
 }
 
-@test "dkms: no message of ours keeps a kernel from being installed" {
+@test "dkms: no error message makes the installation of a kernel fail" {
 	packaged
-	# As they stand in the source, with an apostrophe, a dollar or a backquote in them.
+	# Take the messages in the source that contain an apostrophe, a dollar or a backquote.
 	grep -hoE '\bdie\(?.*"[^"]*"' "$SCRIPTS"/livepatch/{build,*.cc} "$SCRIPTS"/{lib.sh,fetch,image,debian} | grep "['\`\$]" >"$T/messages"
 	[ "$(wc -l <"$T/messages")" -ge 20 ]
 	while IFS= read -r message; do
@@ -115,7 +119,7 @@ stub_says() {
 	done < <(grep "'" "$T/messages" | head -n 5; grep '`' "$T/messages" | head -n 2; grep '\$' "$T/messages" | head -n 3)
 }
 
-@test "dkms: the reason phrase of an HTTP server comes through apt-get and fetch as a text" {
+@test "dkms: the reason phrase of an HTTP server passes through apt-get and fetch as text" {
 	packaged
 	cat >"$T/packages" <<-END_OF_FILE
 		Package: linux-source-6.1
@@ -127,7 +131,7 @@ stub_says() {
 		SHA256: $(printf 0%.0s {1..64})
 		Description: t
 	END_OF_FILE
-	# apt takes no more than 359 bytes of it.
+	# apt accepts at most 359 bytes of the reason phrase.
 	printf '%s' "Not'Found \$(shell touch $T/ran/1) \`touch $T/ran/2\` ';touch $T/ran/3;' \"x\" \\ %s" $' \303\274 \e[31mred' >"$T/reason"
 	python3 "$BATS_TEST_DIRNAME/reason.py" "$T/packages" "$T/reason" >"$T/port" 2>"$T/served" 3>&- &
 	server=$!
@@ -149,7 +153,7 @@ stub_says() {
 		Acquire::ForceIPv4 "true";
 	END_OF_FILE
 	export APT_CONFIG=$T/apt/apt.conf
-	# As after the last update of the machine.
+	# The package lists are up to date.
 	apt-get update >"$T/update.log" 2>&1
 	[[ $(apt-cache madison linux-source-6.1) == *" 6.1.192-2 "* ]]
 	machine installed
@@ -159,7 +163,7 @@ stub_says() {
 	stub_says "fetch: cannot download linux-source-6.1 6.1.192-2: *404 *NotFound \$(shell touch $T/ran/1) \`touch $T/ran/2\` ;touch $T/ran/3; x  %s*"
 }
 
-@test "dkms: names and paths that are programs are refused in one line" {
+@test "dkms: names and paths with shell commands are refused with one line" {
 	mkdir "$T/ran"
 	for bad in "\$(touch $T/ran/1)" "6.1\`touch $T/ran/2\`" "6.1;touch $T/ran/3" '../../x' '6.1\x2e1' "6.1'" $'6.1\n2'; do
 		run "$SCRIPTS/fetch" 6.1 "$bad"
@@ -185,14 +189,14 @@ stub_says() {
 	[ -z "$(ls "$T/ran")" ]
 }
 
-@test "dkms: no message takes a control character to the terminal" {
+@test "dkms: no message prints control characters to the terminal" {
 	run bash -c '. "$1/lib.sh"; die "$2"' x "$SCRIPTS" $'404 \e[31mNot \a\r\n Found \303\274'
 	[ "$output" = $'x: 404  [31mNot     Found \303\274' ]
 	run python3 -c 'import sys; sys.path.insert(0, sys.argv[1]); sys.argv[0] = "x"; import lab; lab.die(sys.argv[2])' "$SCRIPTS" $'404 \e[31mNot \a\r\n \302\233Found \303\274'
 	[ "$output" = $'x: 404  [31mNot      Found \303\274' ]
 }
 
-@test "dkms: during an upgrade, tools that work are used, and apt is asked for the source only" {
+@test "dkms: during an upgrade, half-configured tools are used, and apt only downloads the source" {
 	packaged
 	machine half-configured
 	no_network
@@ -202,17 +206,17 @@ stub_says() {
 	[ -e "$cache/$kernel.again" ]
 	[[ $(cat "$cache/$kernel.why") == "fetch: cannot download "* ]]
 	[[ $(cat "$T/syslog") == *"no live patch for $kernel: fetch: cannot download "* ]]
-	# The user who runs build is told, or has installed, what is missing; its exit code is as it was.
+	# When a user runs build, the same error has exit code 1.
 	BUILD=$cache run "$pkg/scripts/livepatch/build" "$kernel"
 	[ "$status" -eq 1 ]
 	[[ ${lines[-1]} == "fetch: cannot download "* ]]
 }
 
-@test "dkms: what is missing now may be there at the next boot, and is not installed by dkms" {
+@test "dkms: missing packages are not installed; the build is repeated at the next boot" {
 	packaged
 	machine installed
 	no_network
-	# All but g++, as while it is being unpacked.
+	# Everything except g++, as while its package is being unpacked.
 	mkdir "$T/usr/bin"
 	ln -s /usr/bin/* "$T/usr/bin/"
 	rm "$T"/usr/bin/g++*
@@ -222,7 +226,7 @@ stub_says() {
 	[ -e "$cache/$kernel.again" ]
 }
 
-@test "dkms: what this kernel cannot have is said, and not tried again" {
+@test "dkms: a permanent error is reported, and the build is not repeated" {
 	packaged
 	machine installed
 	no_network
@@ -234,7 +238,7 @@ stub_says() {
 	[[ $(cat "$cache/$kernel.why") == "build: $kernel cannot be patched live: "* ]]
 }
 
-@test "dkms: a full disk and a killed build are reasons that pass" {
+@test "dkms: a full disk and a killed build are temporary errors" {
 	packaged
 	echo "cc1: error: No space left on device" >"$T/message"
 	build_says "$T/message"
@@ -246,7 +250,7 @@ stub_says() {
 	dkms_make
 	stub_says "build: killed, exit status 143; its last line was: compiling"
 	[ -e "$cache/$kernel.again" ]
-	# As while Python is being unpacked.
+	# The interpreter is missing, as while Python is being unpacked.
 	printf '#!%s/none/python3\n' "$T" >"$pkg/scripts/livepatch/build"
 	dkms_make
 	stub_says "*/scripts/livepatch/build: *"
@@ -257,7 +261,7 @@ stub_says() {
 	[ ! -e "$cache/$kernel.again" ]
 }
 
-# A dkms that builds as the real one does, and installs to $T/installed.
+# A fake dkms that builds like the real one, and installs to $T/installed.
 fake_dkms() {
 	running=$(uname -r)
 	cp -r "$T/modules/$kernel" "$T/modules/$running"
@@ -269,7 +273,7 @@ install) cp '$name'.ko "'"$T"'/installed" ;;
 esac'
 }
 
-@test "dkms: what could not be built is built again, with one line for each outcome" {
+@test "dkms: again repeats a failed build, and prints one line for each result" {
 	packaged
 	fake_dkms
 	mkdir -p "${cache%/*}"
@@ -293,7 +297,7 @@ esac'
 	one_line "no live patch for $running: dkms failed, see $cache/dkms.log; the next attempt is at the next boot"
 }
 
-@test "dkms: it is built again when apt has ended, not beside it" {
+@test "dkms: again waits until apt has exited" {
 	packaged
 	fake_dkms
 	mkdir -p "${cache%/*}"
@@ -316,7 +320,7 @@ print(subprocess.run([sys.argv[2]], capture_output=True, text=True).stderr, end=
 	[[ $flock_by_apt == "no live patch for $running: apt has held $T/var/lib/dpkg/lock-frontend for 0 minutes; "* ]]
 }
 
-@test "dkms: the units start in that order, and only where they are needed" {
+@test "dkms: systemd accepts the units" {
 	mkdir -p "$T/units"
 	for unit in "" -build; do
 		file=$SCRIPTS/livepatch/dkms/${unit:+build.}service
@@ -327,8 +331,8 @@ print(subprocess.run([sys.argv[2]], capture_output=True, text=True).stderr, end=
 	[ "$status" -eq 0 ] && [ -z "$output" ]
 }
 
-# A kernel that the live patch can be loaded into, in $T/sys: insmod and modprobe begin its transition, which comes to
-# its end if the file "ends" is there. It has task 7, which anybody may have named, in the state that is left.
+# A fake kernel in $T/sys that accepts the live patch: insmod and modprobe start a transition, which completes
+# if the file "ends" exists. Task 7, whose name a user has chosen, delays the transition.
 fake_kernel() {
 	live=$T/sys/kernel/livepatch/$name
 	mkdir -p "$T/sys/kernel/livepatch" "$T/sys/module" "$T"/proc/7/task/7 "$T/proc/sys/kernel"
@@ -357,7 +361,7 @@ fake_kernel() {
 	command_is rmmod 'rm -r "'"$T"'/sys/module/$1"'
 }
 
-# What the unit starts, or stops.
+# unit Start|Stop: runs the unit's command.
 unit() {
 	local command
 	command=$(sed -n "s/^Exec$1=//p" "$pkg/scripts/livepatch/dkms/service")
@@ -377,7 +381,7 @@ unit() {
 	[ ! -e "$live" ] && [ ! -e "$T/sys/module/$name" ]
 }
 
-@test "dkms: the unit fails if the transition has no end, names the task, and takes the live patch off" {
+@test "dkms: if the transition does not complete, the unit fails, names the task, and unloads the live patch" {
 	packaged
 	fake_kernel
 	unit Start
@@ -386,7 +390,7 @@ unit() {
 	[ ! -e "$live" ] && [ ! -e "$T/sys/module/$name" ]
 }
 
-@test "dkms: the unit fails if another is loaded already, enabled or disabled, or was left" {
+@test "dkms: the unit fails if the live patch is loaded already; a module left in memory is replaced" {
 	packaged
 	fake_kernel
 	mkdir -p "$live" "$T/sys/module/$name"
@@ -398,7 +402,7 @@ unit() {
 	echo 0 >"$live/transition"
 	unit Start
 	one_line "cycle: $name is loaded already, enabled 1, in transition 0; *"
-	# A wait for its end was cut short: it is in memory, and out of force.
+	# An unload was interrupted: the live patch is disabled, but the module is still in memory.
 	rm -r "$live"
 	touch "$T/ends"
 	unit Start
@@ -406,7 +410,7 @@ unit() {
 	[ "$(cat "$live/transition")$(cat "$live/enabled")" = 01 ]
 }
 
-@test "dkms: taking it off has an end, too, and says why it cannot be" {
+@test "dkms: unloading has a time limit, and names the task that delays it" {
 	packaged
 	fake_kernel
 	touch "$T/ends" "$T/stays"
@@ -423,7 +427,7 @@ unit() {
 	[ "$status" -eq 1 ]
 }
 
-@test "dkms: the live patch stays loaded where a warning would stop the machine" {
+@test "dkms: with panic_on_warn, a live patch whose unloading may warn stays loaded" {
 	packaged
 	fake_kernel
 	touch "$T/ends"
@@ -443,7 +447,7 @@ unit() {
 	[ "$status" -eq 0 ]
 }
 
-@test "dkms: the unit says why there is a stub" {
+@test "dkms: the unit prints why there is only a stub" {
 	packaged
 	fake_kernel
 	mkdir -p "$cache"
@@ -454,7 +458,7 @@ unit() {
 	[ "${lines[-1]}" = "no live patch for $(uname -r): build: cannot" ]
 }
 
-@test "dkms: two kernels at once do not take each other's work" {
+@test "dkms: parallel builds for two kernels do not affect each other" {
 	packaged
 	cp -r "$T/modules/$kernel" "$T/modules/6.1.0-98-amd64"
 	cat >"$pkg/scripts/livepatch/build" <<-END_OF_FILE
@@ -471,7 +475,7 @@ unit() {
 	[ -z "$(ls "$cache/livepatch")" ]
 }
 
-@test "dkms: apt downloads as its own user, into a folder of its own, and only what it has checked is taken" {
+@test "dkms: apt downloads as its own user to a separate folder, and only verified files are accepted" {
 	[ $EUID -eq 0 ] || skip "apt has another user when root runs it"
 	packaged
 	command_is apt-cache 'echo "linux-source-6.1 | 6.1.9-1 | x"'
@@ -485,18 +489,18 @@ eval "$FAKE_DEB"'
 	[ "$(cat "${lines[-1]}")" = deb ]
 	[ "$(cat "$T/asked")" = "_apt -q download linux-source-6.1=6.1.9-1" ]
 	[ -z "$(find "$BUILD" -user _apt)" ]
-	# What the sandbox left is not apt's.
+	# Files that the sandbox user left were not verified.
 	for FAKE_DEB in 'echo deb >x.deb; chown _apt x.deb' 'ln -s /etc/passwd x.deb' 'mkdir x.deb' ':'; do
 		rm -rf "$BUILD"
 		run "$pkg/scripts/fetch" --deb 6.1 6.1.9-1
 		[ "$status" -eq 1 ]
-		[[ ${lines[-1]} == "fetch: cannot download linux-source-6.1 6.1.9-1: E: "*" is not what apt has checked; "* ]]
+		[[ ${lines[-1]} == "fetch: cannot download linux-source-6.1 6.1.9-1: E: "*" was not verified by apt; "* ]]
 		[ -z "$(find "$BUILD" -name '*.deb')" ]
 	done
 	! grep -rn 'Sandbox' "$SCRIPTS" --include=* --exclude-dir=tests
 }
 
-@test "dkms: a key that does not sign is told with the reason" {
+@test "dkms: a key that cannot sign is reported with the reason" {
 	mkdir -p "$T/headers/scripts"
 	printf '#!/bin/sh\necho "At main.c:167: bad decrypt" >&2\nexit 1\n' >"$T/headers/scripts/sign-file"
 	chmod +x "$T/headers/scripts/sign-file"
@@ -505,7 +509,7 @@ eval "$FAKE_DEB"'
 	one_line "sign: cannot sign with $T/key and $T/cert: At main.c:167: bad decrypt"
 }
 
-@test "dkms: the package is for amd64, and has all that its scripts and units call" {
+@test "dkms: the package is for amd64, and contains all that its scripts and units call" {
 	git -C "$SCRIPTS/.." rev-parse -q --verify HEAD >/dev/null || skip "not a git tree"
 	mkdir "$T/top"
 	git init -q "$T/top"
@@ -521,7 +525,7 @@ eval "$FAKE_DEB"'
 	while read -r file; do [ -x "$T/unpacked$file" ]; done <"$T/called"
 	shellcheck -S warning "$T/unpacked/DEBIAN"/{postinst,prerm}
 	[[ ", $(dpkg-deb -f "$output" Depends), " == *", python3, "* ]]
-	# With nothing but the package's own files, of which Python compiles none.
+	# Run it with only the package's own files; Python must not write compiled files there.
 	run "$T"/unpacked/usr/src/*/scripts/livepatch/build 5.10.0-30-amd64
 	one_line "build: no live patch for Linux 5.10 (available: 6.1 6.12 7.3)"
 	[ -z "$(find "$T/unpacked" -name '*.pyc')" ]

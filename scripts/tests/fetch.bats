@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 load common
 
-# package BASE VERSION: $T/the.deb, which holds Linux VERSION.
+# package BASE VERSION: writes $T/the.deb, which contains Linux VERSION.
 package() {
 	local pkg=$T/pkg
 	fake_tree "$T/linux-source-$1" "$2"
@@ -13,7 +13,7 @@ package() {
 	dpkg-deb -b "$pkg" "$T/the.deb" >/dev/null
 }
 
-# An archive with two versions, the newest first; the package holds Linux $1.
+# An archive with two versions, newest first. The package contains Linux $1.
 prepare() {
 	package 6.1 "${1:-6.1.9}"
 	command_is apt-cache 'printf "%s\n" "linux-source-6.1 | 6.1.9-1 | x" "linux-source-6.1 | 6.1.8-1 | x"'
@@ -21,7 +21,7 @@ prepare() {
 cp "'"$T"'/the.deb" "linux-source-6.1_${*##*=}_all.deb"; echo fetched >>"'"$T"'/fetched"'
 }
 
-@test "fetch: takes the newest, prints the tree, and does nothing the second time" {
+@test "fetch: fetches the newest version, prints the tree, and does nothing the second time" {
 	prepare
 	run "$SCRIPTS/fetch" 6.1
 	[ "$status" -eq 0 ]
@@ -32,7 +32,7 @@ cp "'"$T"'/the.deb" "linux-source-6.1_${*##*=}_all.deb"; echo fetched >>"'"$T"'/
 	[ "$(wc -l <"$T/fetched")" -eq 1 ]
 }
 
-@test "fetch: waits for the rest of a killed run, and unpacks again" {
+@test "fetch: waits for the children of a killed run, and unpacks again" {
 	prepare
 	mkdir -p "$BUILD/cache" "$BUILD/linux-6.1.9-1/stock.part"
 	echo half >"$BUILD/linux-6.1.9-1/stock.part/Makefile"
@@ -45,7 +45,7 @@ cp "'"$T"'/the.deb" "linux-source-6.1_${*##*=}_all.deb"; echo fetched >>"'"$T"'/
 	[ ! -e "$BUILD/linux-6.1.9-1/stock.part" ]
 }
 
-@test "fetch: takes the version told" {
+@test "fetch: fetches a given version" {
 	prepare 6.1.8
 	run "$SCRIPTS/fetch" 6.1 6.1.8-1
 	[ "${lines[-1]}" = "$BUILD/linux-6.1.8-1/stock" ]
@@ -57,8 +57,8 @@ cp "'"$T"'/the.deb" "linux-source-6.1_${*##*=}_all.deb"; echo fetched >>"'"$T"'/
 	[ "$output" = $'6.1.9-1\n6.1.8-1' ]
 }
 
-@test "fetch: no such base, no such version" {
-	# The same as 6.1, as a number.
+@test "fetch: an unknown base or version is refused" {
+	# As a number, it would equal 6.1.
 	run "$SCRIPTS/fetch" 6.10
 	one_line "fetch: no such base: 6.10 (available: *6.1*)"
 	prepare
@@ -72,7 +72,7 @@ cp "'"$T"'/the.deb" "linux-source-6.1_${*##*=}_all.deb"; echo fetched >>"'"$T"'/
 	[ ! -e "$BUILD/linux-6.1.7-1/stock" ]
 }
 
-@test "fetch: lists older than the archive are read again, once" {
+@test "fetch: package lists that are out of date are updated, once" {
 	prepare
 	command_is id 'echo 0'
 	command_is apt-cache 'if [ -e "'"$T"'/updated" ]; then v=6.1.9-1; else v=6.1.5-1; fi; echo "linux-source-6.1 | $v | x"'
@@ -106,9 +106,9 @@ cp "'"$T"'/the.deb" "linux-source-6.1_${*##*=}_all.deb"; echo fetched >>"'"$T"'/
 	[ ! -e "$BUILD/linux-6.1.9-1/stock" ]
 }
 
-@test "fetch: killed while it unpacks, the next run recovers" {
+@test "fetch: after a kill while unpacking, the next run recovers" {
 	prepare
-	# A tar that never ends, killed with all that belongs to it.
+	# An xz that never ends; all processes of the run are killed.
 	command_is xz 'touch "'"$T"'/unpacking"; sleep 60'
 	setsid "$SCRIPTS/fetch" 6.1 >/dev/null 2>&1 3>&- &
 	for _ in $(seq 100); do [ -e "$T/unpacking" ] && break; sleep 0.1; done
@@ -121,7 +121,7 @@ cp "'"$T"'/the.deb" "linux-source-6.1_${*##*=}_all.deb"; echo fetched >>"'"$T"'/
 	[ -f "$BUILD/linux-6.1.9-1/stock/kernel/core.c" ]
 }
 
-@test "fetch: a full disk is said in one line, and nothing half-done is left" {
+@test "fetch: a full disk is reported in one line, and nothing incomplete is left" {
 	prepare
 	head -c 200000 /dev/urandom >"$T/linux-source-6.1/big"
 	tar -C "$T" -cJf "$T/pkg/usr/src/linux-source-6.1.tar.xz" linux-source-6.1
@@ -136,7 +136,7 @@ cp "'"$T"'/the.deb" "linux-source-6.1_${*##*=}_all.deb"; echo fetched >>"'"$T"'/
 	[ ! -s "$T/left" ]
 }
 
-@test "fetch: an archive that knows no such source" {
+@test "fetch: reports that the archive has no such source" {
 	prepare
 	command_is apt-cache ''
 	command_is apt-get ''
@@ -161,8 +161,8 @@ cp "'"$T"'/the.deb" "linux-source-6.1_${*##*=}_all.deb"; echo fetched >>"'"$T"'/
 	one_line "usage: *"
 }
 
-# A machine whose archives are $@, one "LABEL|ADDRESS" each, and which has read no private list yet.
-# What apt would be told to read is in $T/sources, its answers come from $T/archive.
+# A machine with the archives $@, each as "LABEL|URL", and without private package lists. $T/sources gets the
+# lines of sources.list that apt reads; $T/archive has the versions that it serves.
 machine_with() {
 	printf 'Debian|%s\n' "$@" >"$T/targets"
 	printf '%s\n' 5.10.9-1+b1 5.10.8-1~deb11u1 >"$T/archive"
@@ -184,7 +184,7 @@ update)
 esac'
 }
 
-@test "fetch: a suite that the machine has not comes from the archive that it has" {
+@test "fetch: a suite that is not configured comes from the configured archive" {
 	machine_with "Debian|http://mirror/debian/" "Debian-Security|http://mirror/security/"
 	run "$SCRIPTS/fetch" --list 5.10
 	[ "$output" = $'5.10.9-1+b1\n5.10.8-1~deb11u1' ]
@@ -196,16 +196,16 @@ esac'
 	[ ! -e "$T/updated" ]
 }
 
-@test "fetch: a suite that is not a security one comes from the main archive" {
+@test "fetch: a suite other than a security suite comes from the main archive" {
 	machine_with "Debian-Security|http://mirror/security/" "Debian|http://mirror/debian/"
 	run "$SCRIPTS/fetch" --list 7.3
 	[[ $(cat "$T/sources") == "deb [signed-by="*"] http://mirror/debian/ trixie-backports main" ]]
-	# What the series of 7.3 is for as well.
+	# The series for 7.3 is also for 7.2.
 	run "$SCRIPTS/fetch" --list 7.2
 	[[ $(tail -n 1 "$T/sources") == "deb [signed-by="*"] http://mirror/debian/ testing main" ]]
 }
 
-@test "fetch: apt's configuration of a private suite keeps to the build folder" {
+@test "fetch: apt's configuration for a private suite writes only to the build folder" {
 	machine_with "Debian-Security|http://mirror/security/"
 	"$SCRIPTS/fetch" --list 5.10
 	for place in Etc::sourcelist State::Lists Cache; do
@@ -214,7 +214,7 @@ esac'
 	grep -q '^#clear APT::Update;' "$BUILD/apt/bullseye-security/apt.conf"
 }
 
-@test "fetch: private lists older than the archive are read again, without root" {
+@test "fetch: private package lists that are out of date are updated, without root" {
 	machine_with "Debian-Security|http://mirror/security/"
 	command_is id 'echo 1000'
 	"$SCRIPTS/fetch" --list 5.10
@@ -226,7 +226,7 @@ esac'
 	[ ! -e "$T/updated" ]
 }
 
-@test "fetch: no security archive configured is one line, for root after reading the lists" {
+@test "fetch: a missing security archive is reported in one line; root updates the lists first" {
 	machine_with "Debian|http://mirror/debian/"
 	command_is id 'echo 1000'
 	run "$SCRIPTS/fetch" 5.10
@@ -238,19 +238,19 @@ esac'
 	[ ! -e "$T/sources" ]
 }
 
-@test "fetch: a package of another point release is refused, and goes" {
+@test "fetch: a package with another point release is refused and removed" {
 	prepare 6.1.7
 	run "$SCRIPTS/fetch" 6.1 6.1.8-1
 	[ "$status" -eq 1 ]
 	[[ ${lines[-1]} == "fetch: linux-source-6.1 6.1.8-1 contains Linux 6.1.7; $BUILD/cache/linux-source-6.1_6.1.8-1_all.deb is removed" ]]
 	[ ! -e "$BUILD/linux-6.1.8-1/stock" ] && [ -z "$(ls "$BUILD/cache")" ]
-	# Of 6.1.80 neither.
+	# 6.1.80 does not count as 6.1.8.
 	package 6.1 6.1.80
 	run "$SCRIPTS/fetch" 6.1 6.1.8-1
 	[ "$status" -eq 1 ] && [[ ${lines[-1]} == *" contains Linux 6.1.80; "* ]]
 }
 
-@test "fetch: a package that was cut or changed in the cache is refused and goes, and the next run recovers" {
+@test "fetch: a truncated or changed package in the cache is removed, and the next run recovers" {
 	prepare
 	"$SCRIPTS/fetch" 6.1
 	cp -r "$BUILD/linux-6.1.9-1/stock" "$T/right"
@@ -265,7 +265,7 @@ esac'
 				printf 'rubbish' | dd of="$(echo "$BUILD"/cache/*.deb)" bs=1 seek="$at" conv=notrunc status=none
 			fi
 			run "$SCRIPTS/fetch" 6.1
-			# Here and there it does not matter.
+			# In some places the damage has no effect.
 			[ "$status" -eq 0 ] || { [ ! -e "$BUILD/linux-6.1.9-1/stock" ] && [ -z "$(ls "$BUILD/cache")" ]; }
 			[ "$status" -eq 0 ] || [[ ${lines[-1]} == "fetch: cannot unpack "* ]]
 			run "$SCRIPTS/fetch" 6.1
@@ -275,7 +275,7 @@ esac'
 	done
 }
 
-@test "fetch: what apt says of a wrong checksum is passed on, and nothing is left" {
+@test "fetch: passes on apt's message about a wrong checksum, and leaves nothing" {
 	prepare
 	cp "$T/bin/apt-get" "$T/bin/apt-get-good"
 	command_is apt-get '[ "$1" != update ] || exit 0; cp "'"$T"'/the.deb" partial
@@ -288,7 +288,7 @@ echo "E: Failed to fetch http://mirror/linux-source.deb  Hash Sum mismatch"; exi
 	"$SCRIPTS/fetch" 6.1
 }
 
-@test "fetch: a build folder that cannot be written is one line" {
+@test "fetch: a read-only build folder is reported in one line" {
 	prepare
 	mkdir "$BUILD"
 	mount -t tmpfs -o ro tmpfs "$BUILD" 2>/dev/null || skip "cannot mount a tmpfs"
@@ -297,8 +297,8 @@ echo "E: Failed to fetch http://mirror/linux-source.deb  Hash Sum mismatch"; exi
 	one_line "fetch: cannot write to $BUILD"
 }
 
-# A mirror of kernel.org's layout with Linux 6.6.2 and 6.6.10, and what is alike but no release of 6.6.
-# It is $mirror, a folder; serve lets a server of its own have it as $KERNEL_MIRROR.
+# Creates a mirror of kernel.org in the folder $mirror, with Linux 6.6.2 and 6.6.10, and with similar file
+# names that are no releases of 6.6. KERNEL_MIRROR is its file URL; serve starts an HTTP server for it.
 mirror_of_kernel_org() {
 	local version
 	mirror=$T/mirror
@@ -314,7 +314,7 @@ mirror_of_kernel_org() {
 	export KERNEL_MIRROR=file://$mirror
 }
 
-# serve [PROGRAM]: on a port that is free; PROGRAM is python that changes http.server.
+# serve [PROGRAM]: serves $mirror on a free port; PROGRAM is Python code that may change the handler.
 serve() {
 	python3 -u -c 'import http.server, os, sys
 os.chdir(sys.argv[1])
@@ -329,7 +329,7 @@ server.serve_forever()' "$mirror" "${1:-}" >"$T/port" 2>"$T/served" 3>&- &
 	export KERNEL_MIRROR
 }
 
-@test "fetch: of kernel.org the newest of a line, by its number, once" {
+@test "fetch: kernel.org: fetches the newest version of a line, by number, once" {
 	mirror_of_kernel_org
 	serve
 	run "$SCRIPTS/fetch" 6.6
@@ -341,7 +341,7 @@ server.serve_forever()' "$mirror" "${1:-}" >"$T/port" 2>"$T/served" 3>&- &
 	run "$SCRIPTS/fetch" --list 6.6
 	[ "$output" = 6.6.10 ]
 	kill $server
-	# What is there needs no mirror, one that is down or none.
+	# A tree that exists needs no mirror: it works with one that is down, and without one.
 	run "$SCRIPTS/fetch" 6.6 6.6.10
 	[ "$output" = "$BUILD/linux-6.6.10/stock" ]
 	unset KERNEL_MIRROR
@@ -350,7 +350,7 @@ server.serve_forever()' "$mirror" "${1:-}" >"$T/port" 2>"$T/served" 3>&- &
 	[ "$(grep -c "GET /v6.x/linux-" "$T/served")" -eq 2 ]
 }
 
-@test "fetch: of kernel.org from a folder, and only the download" {
+@test "fetch: kernel.org: fetches from a folder, and --deb only downloads" {
 	mirror_of_kernel_org
 	run "$SCRIPTS/fetch" --deb 6.6 6.6.2
 	[ "$status" -eq 0 ]
@@ -361,7 +361,7 @@ server.serve_forever()' "$mirror" "${1:-}" >"$T/port" 2>"$T/served" 3>&- &
 	[ "${lines[-1]}" = "$BUILD/linux-6.6.10/stock" ]
 }
 
-@test "fetch: of kernel.org without a mirror, or of one that is down, that has no such line or version" {
+@test "fetch: kernel.org: reports a missing mirror, one that is down, and a missing line or version" {
 	unset KERNEL_MIRROR
 	run "$SCRIPTS/fetch" 6.6
 	one_line "fetch: set KERNEL_MIRROR=https://*, to fetch Linux 6.6; or bring a tree with KSRC="
@@ -388,7 +388,7 @@ server.serve_forever()' "$mirror" "${1:-}" >"$T/port" 2>"$T/served" 3>&- &
 	[ -z "$(find "$BUILD" -type f)" ]
 }
 
-@test "fetch: of kernel.org what has a wrong sum is refused, and goes" {
+@test "fetch: kernel.org: a file with a wrong checksum is refused and removed" {
 	mirror_of_kernel_org
 	cp "$mirror/v6.x/linux-6.6.2.tar.xz" "$mirror/v6.x/linux-6.6.10.tar.xz"
 	for server in file http; do
@@ -401,7 +401,7 @@ server.serve_forever()' "$mirror" "${1:-}" >"$T/port" 2>"$T/served" 3>&- &
 	kill "$server"
 }
 
-@test "fetch: of kernel.org a download that is cut leaves nothing, and the next run recovers" {
+@test "fetch: kernel.org: an incomplete download leaves nothing, and the next run recovers" {
 	mirror_of_kernel_org
 	serve '
 def cut(self, source, output):
@@ -419,7 +419,7 @@ Handler.copyfile = cut'
 	kill $server
 }
 
-@test "fetch: a kernel that others keep is brought by KSRC" {
+@test "fetch: Ubuntu's kernel requires KSRC" {
 	run "$SCRIPTS/fetch" 6.8
 	one_line "fetch: Linux 6.8 is Ubuntu's; set KSRC=/path/to/ubuntu/linux"
 }

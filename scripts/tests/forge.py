@@ -1,12 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""Damages and forges what a guest printed, and wants scripts/report never to be taken in by it.
+"""Damages and forges the output of guests, which must never deceive scripts/report.
 
-  forge.py [SEED [N]]    default: seed 1, 1000 forgeries. Prints TAP: one test a kind of run.
+  forge.py [SEED [N]]    default: seed 1, 1000 forgeries. Prints TAP, one test for each kind of run.
 
-The verdict may be green only if the run was, and then with the very same results. What a test
-prints may be anywhere in the output. What it cannot do is change the exit code, which leaves
-the guest on a way of its own; a whole forged run beside a forged exit code is no forgery any more.
+The verdict may be green only if the run was, and then only with the same results. A test may print anything anywhere in
+the output. But it cannot change the exit code, which is sent separately; a complete forged run with a matching exit
+code could not be detected.
 """
 import json
 import pathlib
@@ -23,7 +23,7 @@ EXPECTED = {"b.listed"}
 
 
 def output(results, probe="suppressed"):
-    """What the guest prints if its tests end so: "p" for pass, "f" for fail, "s" for skip."""
+    """The output of a guest with these results: "p" for pass, "f" for fail, "s" for skip."""
     rows = {part: [{"id": row, "title": row, "result": probe if row == "sigio" else good}
                    for row, (_, good, *_) in rows.items()] for part, rows in report.ROWS.items()}
     lines = ["guest-init: up", json.dumps(rows), "TAP version 13", f"1..{len(NAMES)}"]
@@ -38,7 +38,7 @@ def output(results, probe="suppressed"):
 
 
 STOCK = (output("ppfpsp"), 1)
-# Runs of the patched kernel: what, output, exit code, whether the verdict is green undamaged.
+# Runs of the patched kernel: description, output, exit code, whether the verdict is green without damage.
 RUNS = (
     ("a run that is right", output("ppppsp"), 0, True),
     ("a test that fails", output("pppfsp"), 1, False),
@@ -47,7 +47,7 @@ RUNS = (
     ("a probe that sees what the tests do not", output("ppppsp", "delivered"), 0, False),
 )
 WHOLE = output("ppppsp").split(b"\n", 2)[2]
-# What a test may print to be taken for the suite.
+# Lines that a test may print to imitate the suite.
 LINES = [line + b"\n" for line in WHOLE.split(b"\n") if line] + [
     b"1..0 # SKIP\n", b"1..1\n", b"1..6\n", b"1..999999999999\n", b"1.." + b"9" * 5000 + b"\n",
     "ok \u0664 b.other\n".encode(), b"ok 04 b.other\n", b"ok " + b"4" * 5000 + b" b.other\n",
@@ -89,7 +89,7 @@ def damage(rng, text):
 
 
 def verdict(folder, stock, patched):
-    """The complaints about these outputs and exit codes, and the results of the patched kernel."""
+    """Judges outputs and exit codes; returns the complaints, and the results of both kernels."""
     guests = []
     for name, (text, code) in (("stock", stock), ("patched", patched)):
         (folder / name).mkdir(exist_ok=True)
@@ -98,7 +98,7 @@ def verdict(folder, stock, patched):
             {"outcome": "failed" if code else "passed", "exit": code}))
         guests.append(report.read_guest(folder / name))
     complaints = report.judge(*guests, report.Expected(EXPECTED))
-    # They must be fit to print, whatever is in them.
+    # The table and the TAP must be printable, whatever the guests printed.
     report.table(*guests, EXPECTED)
     tap = report.tap(dict(zip(("stock", "patched"), guests)), complaints)
     assert tap.isprintable() or tap.replace("\n", "").isprintable(), "control characters in the TAP"

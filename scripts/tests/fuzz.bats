@@ -11,16 +11,16 @@ fuzzes() {
 	run "$SCRIPTS/fuzz" "$@"
 }
 
-@test "fuzz: bad arguments" {
+@test "fuzz: bad arguments are refused" {
 	fuzzes 4.19
 	one_line "fuzz: no such base: 4.19 (available:*6.1*"
 	for calls in 0 -5 many 1e6 9999999999; do
 		fuzzes 6.1 $calls
-		one_line "fuzz: how many calls? not '$calls'"
+		one_line "fuzz: CALLS must be a number of at least 1, not '$calls'"
 	done
 	for seed in x -1 1.5; do
 		SEED=$seed fuzzes 6.1 10
-		one_line "fuzz: SEED is a number, not '$seed'"
+		one_line "fuzz: SEED must be a number, not '$seed'"
 	done
 	for arguments in "6.1 10 more" "--check" "--check 6.1 10" "--frob"; do
 		# shellcheck disable=SC2086
@@ -30,7 +30,7 @@ fuzzes() {
 	done
 }
 
-@test "fuzz: nothing is built, or there is no such kernel" {
+@test "fuzz: a missing kernel image is refused" {
 	built
 	IMAGE=$T/none fuzzes 6.1 10
 	one_line "fuzz: no such kernel image: $T/none; *"
@@ -39,7 +39,7 @@ fuzzes() {
 	one_line "fuzz: no such kernel image: $BUILD/*; run make verify BASE=6.1*"
 }
 
-@test "fuzz: nothing found" {
+@test "fuzz: passes if nothing is found" {
 	built
 	export FAKE_GUEST='up; printf "# 5 calls, 0 s\ncalls 10\nfound: 0\n" >>"$output"; echo "exit 0" >"$verdict"'
 	fuzzes 6.1 10
@@ -48,7 +48,7 @@ fuzzes() {
 found: 0" ]
 }
 
-@test "fuzz: a leak, a splat, a guest that is lost, and one that says nothing" {
+@test "fuzz: a leak, a splat, a lost guest, and a guest that prints nothing fail" {
 	built
 	export FAKE_GUEST='up; printf "leak: BPF programs: 2, before 0\nfound: 1\n" >>"$output"; echo "exit 1" >"$verdict"'
 	fuzzes 6.1 10
@@ -69,14 +69,14 @@ found: 0" ]
 	[[ $output == *"fuzz: the fuzzer did not print its last line"* ]]
 }
 
-@test "fuzz: a splat is one, whatever the fuzzer says" {
+@test "fuzz: a splat fails even if the fuzzer found nothing" {
 	built
 	export FAKE_GUEST='up; say "BUG: KASAN: x"; echo "found: 0" >>"$output"; echo "exit 0" >"$verdict"'
 	fuzzes 6.1 10
 	[ "$status" -eq 1 ]
 }
 
-@test "fuzz --check: one test, that passes, fails, and fails if nothing was said" {
+@test "fuzz --check: one test, which fails if something is found, or if nothing is printed" {
 	built
 	export FAKE_GUEST='up; printf "calls 5000\nfound: 0\n" >>"$output"; echo "exit 0" >"$verdict"'
 	fuzzes --check 6.1
@@ -92,5 +92,5 @@ ok 1 fuzz 6.1: 5000 calls, nothing found
 	export FAKE_GUEST='up; echo "exit 0" >"$verdict"'
 	fuzzes --check 6.1
 	[ "$status" -eq 1 ]
-	[[ $output == *"not ok 1 fuzz 6.1: boot ended with 0: no last word;"* ]]
+	[[ $output == *"not ok 1 fuzz 6.1: boot ended with 0: no final message;"* ]]
 }

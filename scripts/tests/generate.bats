@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 load common
 
-# A series of one patch, which adds a function to a tree that has the file it is for; a suite of four tests; a guest
-# that does $1, and sees the number of its mutant as $mutant.
+# A series of one patch, which adds a function to a file of the tree; a suite of four tests; a guest that runs
+# $1, with the number of its mutant in $mutant.
 prepare() {
 	export ACCEL=tcg VERSION=6.1.9-1
 	fake_qemu
@@ -30,7 +30,7 @@ prepare() {
 	echo 'obj-y := core.o' >"$work/stock/kernel/events/Makefile"
 	mkdir -p "$series" "$T/series-tree/a/kernel/events" "$T/series-tree/b/kernel/events"
 	cp "$work/stock/kernel/events/core.c" "$T/series-tree/a/kernel/events"
-	# Of MACRO(name) a mutant does not compile, of f(a) none is compiled.
+	# A mutant of MACRO(NAME) does not compile; the mutants of f(a) are excluded by #ifdef.
 	{
 		cat "$work/stock/kernel/events/core.c"
 		printf '%s\n' '#define MACRO(x) do { int x = 0; f(x); } while (0)' 'void added(int a)' '{' '	f(1);' \
@@ -69,12 +69,12 @@ generate() {
 	echo "$output"
 }
 
-@test "generate-mutants: the mutants of small functions, and a program with all of its mutants" {
+@test "generate-mutants: mutate.py: mutants of small functions, and a program with all its mutants" {
 	run "$BATS_TEST_DIRNAME/mutate.py"
 	[ "$status" -eq 0 ] || { grep -v '^ok' <<<"$output"; false; }
 }
 
-@test "generate-mutants: killed by a test, by a crash, by a race, and survived; a second run goes on" {
+@test "generate-mutants: mutants killed by a test, a crash, a race, and survivors; a second run boots nothing" {
 	prepare 'case $mutant in 1) results -t.b ;; 2) say "BUG: kernel NULL pointer dereference" ;; 3) [[ $(cat $folder/rest) == *races* ]] && results -races.a || passes ;; *) passes ;; esac'
 	generate 6.1
 	[ "$status" -eq 1 ]
@@ -84,7 +84,7 @@ generate() {
 	[[ $output == *"not ok "*": survived (perf_mutant=5)"* ]]
 	[[ $output != *"NAME + 1"* && $output != *"f(a);"* ]]
 	[ "$(grep -cE '^(not )?ok ' <<<"$output")" -eq 9 ]
-	# The test that the patch names comes first; races and oops.* are for survivors.
+	# The tests that the patch names run first; races and oops.* run only for survivors.
 	grep -qx "1 t.b t.a" "$T/boots"
 	[ "$(grep -c "^1 .*races" "$T/boots")" -eq 0 ]
 	grep -qx "5 oops.a races.a" "$T/boots"
@@ -95,7 +95,7 @@ generate() {
 	[ "$before" = "$(grep -E '^(ok|not ok)' <<<"$output")" ]
 }
 
-@test "generate-mutants: equivalent mutants are not drawn, a missing one is reported; three of a patch are drawn" {
+@test "generate-mutants: does not draw equivalent mutants, reports missing ones, draws three for a patch" {
 	prepare 'results -t.b'
 	generate 6.1
 	[ "$status" -eq 1 ]

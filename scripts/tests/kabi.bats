@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 load common
 
-# symtypes NAME MEMBERS: what genksyms saw of the first symbol; the struct has these members
+# symtypes NAME MEMBERS: writes genksyms' types of the first symbol; the struct has these members
 symtypes() {
 	mkdir -p "$T/$1/kernel/events"
 	cat >"$T/$1/kernel/events/hw_breakpoint.symtypes" <<-END
@@ -12,8 +12,8 @@ symtypes() {
 	END
 }
 
-# kernel NAME CRC: a kernel of two symbols, one of them with that CRC, and three structs, two of which
-# they reach
+# kernel NAME CRC: a kernel with two symbols, one of them with that CRC, and three structs, two of which the
+# symbols refer to
 kernel() {
 	symtypes "$1" 'u16 read_size ; t#handler orig ;'
 	{
@@ -58,7 +58,7 @@ compare() {
 	run "$SCRIPTS/kabi-report" 6.1 "$T/stock" "$T/patched"
 }
 
-@test "kabi: no such base, and one that is not measured" {
+@test "kabi: an unknown base is refused, and one that is not measured is skipped" {
 	run "$SCRIPTS/kabi" 4.19
 	one_line "kabi: no such base: 4.19 (available: *6.1*)"
 	run "$SCRIPTS/kabi" --all
@@ -70,14 +70,14 @@ compare() {
 	[ ! -e "$BUILD" ]
 }
 
-@test "kabi: nothing differs" {
+@test "kabi: identical kernels pass" {
 	setup_kernels
 	compare
 	[ "$status" -eq 0 ]
 	[ "$output" = "kabi: 6.1: 0 of 2 symbols differ, 0 of 2 structs have another layout" ]
 }
 
-@test "kabi: a symbol more, and a member more in a hole, are no difference" {
+@test "kabi: an added symbol, and an added member in a hole, are no differences" {
 	setup_kernels
 	printf '0x22222222\tnew\tvmlinux\tEXPORT_SYMBOL\t\n' >>"$T/patched/Module.symvers"
 	sed -i 's,^.*XXX 6 bytes.*,\tbool x; /* 18 1 */,' "$T/patched/layouts"
@@ -86,7 +86,7 @@ compare() {
 	[ "$output" = "kabi: 6.1: 0 of 2 symbols differ, 0 of 2 structs have another layout" ]
 }
 
-@test "kabi: another CRC, and what changed for it" {
+@test "kabi: a changed CRC fails, and the type that changed is reported" {
 	setup_kernels
 	kernel patched bbbbbbbb
 	compare
@@ -103,7 +103,7 @@ compare() {
 	[ "${#lines[@]}" -eq 5 ]
 }
 
-@test "kabi: a symbol that is gone, or in another namespace, or for the GPL alone, or without a CRC" {
+@test "kabi: a symbol that is gone, has another namespace or licence, or has no CRC fails" {
 	setup_kernels
 	sed -i /kvm/d "$T/patched/Module.symvers"
 	compare
@@ -119,10 +119,10 @@ compare() {
 	kernel patched 00000000
 	compare
 	[ "$status" -eq 1 ]
-	[ "${lines[0]}" = "register_user_hw_breakpoint (vmlinux): has no CRC: nothing can be said" ]
+	[ "${lines[0]}" = "register_user_hw_breakpoint (vmlinux): has no CRC, so it cannot be compared" ]
 }
 
-@test "kabi: a struct that grows, a member that moves, one that is gone" {
+@test "kabi: a struct that grows, and a member that moves or is gone, fail" {
 	setup_kernels
 	sed -i 's/size: 4,/size: 8,/; s/32     8/40     8/; /read_size/d; s/24: 0/24: 1/' "$T/patched/layouts"
 	compare
@@ -144,7 +144,7 @@ compare() {
 	[ "${lines[1]}" = "kabi: 6.1: 0 of 2 symbols differ, 0 of 2 structs have another layout" ]
 }
 
-@test "kabi: files that are cut, empty or not there prove nothing" {
+@test "kabi: truncated, empty and missing files are errors" {
 	setup_kernels
 	truncate -s -5 "$T/patched/Module.symvers"
 	compare
@@ -164,5 +164,5 @@ compare() {
 	kernel stock aaaaaaaa
 	rm "$T/patched/Module.symvers"
 	compare
-	one_line "kabi-report: $T/patched/Module.symvers: No such file or directory; the build leaves it"
+	one_line "kabi-report: $T/patched/Module.symvers: No such file or directory; build the kernel first"
 }

@@ -8,36 +8,36 @@ GREEN="$PROBE|TAP version 13|1..2|ok 1 a.one|ok 2 b.two|# Totals: pass:2 fail:0 
 RED="$PROBE|TAP version 13|1..2|ok 1 a.one|# b.two: expected 0, got 5: \"hits\"|not ok 2 b.two|# Totals: pass:1 fail:1 xfail:0 xpass:0 skip:0 error:0"
 KEY=0123456789abcdef
 
-# said LEVEL JSON: a line of lava-run's log
-said() {
+# log_line LEVEL JSON: adds a line to lava-run's log
+log_line() {
 	printf '{"dt": "2026-01-01T00:00:0%d.123456", "lvl": "%s", "msg": %s}\n' "${SECOND:-0}" "$1" "$2" >>"$T/log"
 }
 
-# console LINE: as lava-run logs it, which escapes quotes twice
+# console LINE: adds a line of the console, as lava-run logs it, with quotes escaped twice
 console() {
 	local line=${1//\"/\\\\\\\"}
-	said target "\"$line\""
+	log_line target "\"$line\""
 }
 
 # case_of NAME RESULT
 case_of() {
-	said results "{\"case\": \"c1_x\", \"definition\": \"perf_bpf_filter\", \"result\": \"$2\", \"extra\": {\"test_case_id\": \"C1.$1\"}}"
+	log_line results "{\"case\": \"c1_x\", \"definition\": \"perf_bpf_filter\", \"result\": \"$2\", \"extra\": {\"test_case_id\": \"C1.$1\"}}"
 }
 
 job_ended() {
-	said results "{\"case\": \"job\", \"definition\": \"lava\", \"result\": \"${1:+fail}\", \"error_msg\": \"${1-}\"}"
+	log_line results "{\"case\": \"job\", \"definition\": \"lava\", \"result\": \"${1:+fail}\", \"error_msg\": \"${1-}\"}"
 }
 
 signed() {
 	printf 'lab: exit %s %s' "$1" "$(printf '%s %s' "$1" $KEY | sha256sum | cut -d ' ' -f 1)"
 }
 
-# ran LINES: a guest that prints these from probe and suite, and LAVA, which lists the results
+# ran LINES: writes the log of a guest whose probe and suite print these, with the results that LAVA lists
 ran() {
 	local line
 	: >"$T/log"
 	echo "setting up" >>"$T/log"
-	said info '"Linux version 9.9.9 is what LAVA waits for"'
+	log_line info '"Linux version 9.9.9 is what LAVA waits for"'
 	console "Linux version 6.1.9 (gcc)"
 	console "lab: up"
 	while IFS= read -r line; do
@@ -60,7 +60,7 @@ reads() {
 	return 1
 }
 
-@test "labs: what LAVA ran is judged by report" {
+@test "labs: report judges the results of LAVA jobs" {
 	ran "$RED"
 	console "$(signed 1)"
 	job_ended
@@ -82,14 +82,14 @@ reads() {
 	[[ $output == *'stock: b.two: fails, but is not listed as failing: expected 0, got 5: "hits"'* ]]
 }
 
-@test "labs: the log as LAVA's web interface serves it" {
+@test "labs: read accepts the log that LAVA's web interface serves" {
 	ran "$GREEN"
 	console "$(signed 0)"
 	sed -i 's/^{/- {/' "$T/log"
 	reads passed
 }
 
-@test "labs: a guest that dies, hangs, does not boot, or complains" {
+@test "labs: a guest that dies, hangs, does not boot, or prints a splat is reported as such" {
 	ran "$GREEN"
 	job_ended "Connection closed"
 	reads lost
@@ -110,7 +110,7 @@ reads() {
 	one_line "read: log: splat: WARNING: CPU: 1 *"
 }
 
-@test "labs: without the key no end of a run is believed" {
+@test "labs: without the key, the end of a run is forged" {
 	for end in "lab: exit 0 $(printf %064d 0)" "lab: exit 0" "lab: exit" "lab: exit x y" \
 		"$(signed 1 | sed 's/exit 1/exit 0/')"; do
 		ran "$GREEN"
@@ -125,13 +125,13 @@ reads() {
 	console "$(signed 0)"
 	console "$(signed 0)"
 	reads forged
-	# Where a line does not begin, it is none.
+	# The text must be at the start of a line.
 	ran "$GREEN"
 	console "x $(signed 0)"
 	reads lost
 }
 
-@test "labs: LAVA lists other results than the guest printed" {
+@test "labs: a run is forged if LAVA lists other results than the guest printed" {
 	ran "$GREEN"
 	case_of c.three pass
 	console "$(signed 0)"
@@ -145,7 +145,7 @@ reads() {
 	reads forged
 }
 
-@test "labs: a line that was lost is no result" {
+@test "labs: a missing line makes the results invalid" {
 	ran "$GREEN"
 	sed -i '/ok 1 a.one/d; /C1.a.one/d' "$T/log"
 	console "$(signed 0)"
@@ -159,7 +159,7 @@ reads() {
 	[[ $output == *"WRONG  patched: KTAP out of order"* ]]
 }
 
-@test "labs: nothing is built, or no such base" {
+@test "labs: a missing kernel or an unknown base is refused" {
 	command_is apt-cache 'exit 1'
 	run "$SCRIPTS/labs"
 	one_line "labs: no kernel is built; run make verify BASE=6.1"
@@ -167,12 +167,12 @@ reads() {
 	one_line "labs: no such base: 4.19 (available:*6.1*"
 }
 
-@test "labs: no jobs to run, or none of that base" {
+@test "labs: run requires dist/labs" {
 	run "$SCRIPTS/lava/run" 4.19
 	one_line "run: *dist/labs does not exist; run make labs*"
 }
 
-@test "labs: a log or a key that is not there" {
+@test "labs: read reports a missing log or key" {
 	run "$SCRIPTS/lava/read" "$T/none" "$T/key" "$T/out"
 	one_line "read: $T/none: No such file or directory"
 	ran "$GREEN"
@@ -181,7 +181,7 @@ reads() {
 	[ ! -e "$T/out/boot.json" ]
 }
 
-# The files as make labs writes them, of a kernel of four bytes.
+# The files that make labs writes, for a fake kernel.
 written() {
 	mkdir -p "$T/stock/obj/arch/x86/boot" "$T/patched/obj/arch/x86/boot" "$T/out/lava"
 	echo one >"$T/stock/obj/arch/x86/boot/bzImage"
@@ -199,7 +199,7 @@ written() {
 	END
 }
 
-@test "labs: the jobs of a base name all that they boot" {
+@test "labs: the jobs of a base have the URLs of all that they boot" {
 	written
 	[ "$(cd "$T/out/lava" && echo ./*)" = "./6.1-oops.yaml ./6.1-patched.yaml ./6.1-stock.yaml" ]
 	cmp "$T/out/kernels/6.1-patched/bzImage" "$T/patched/obj/arch/x86/boot/bzImage"
@@ -209,7 +209,7 @@ written() {
 	! grep -n '\$' "$T/out/lava"/*.yaml || false
 }
 
-@test "labs: LAVA's own schemas take the jobs and the device" {
+@test "labs: jobs and device are valid according to LAVA's schemas" {
 	/usr/bin/python3 -c 'import lava_common.schemas' 2>/dev/null || skip "no lava-common"
 	written
 	/usr/bin/python3 -B - "$T/out/lava"/*.yaml "$SCRIPTS/lava/device.yaml" <<-'END'
@@ -223,13 +223,13 @@ written() {
 	END
 }
 
-@test "labs: lava: a log that ends within a line, and one of another kind" {
+@test "labs: read ignores an incomplete line and a line without a level" {
 	ran "$GREEN"
 	printf '{"dt": "2026-01-01T00:00:00.1", "msg": "no level"}\n{"dt": "2026-01-01T00:0' >>"$T/log"
 	reads lost
 }
 
-# document: KCIDB's JSON of a result
+# document: writes a result in KCIDB's JSON
 document() {
 	/usr/bin/python3 -B - "$SCRIPTS" >"$T/kcidb.json" <<-'END'
 	import json, sys
@@ -241,7 +241,7 @@ document() {
 	END
 }
 
-@test "labs: KCIDB: each id once, each reference to something, each result with its rule" {
+@test "labs: KCIDB: IDs are unique, references are valid, and each result has its rule" {
 	document
 	/usr/bin/python3 -B - "$T/kcidb.json" <<-'END'
 	import json, sys
@@ -260,13 +260,14 @@ document() {
 	END
 }
 
-@test "labs: KCIDB's own schema takes it" {
+@test "labs: KCIDB: the document is valid according to KCIDB's schema" {
 	/usr/bin/python3 -c 'import kcidb_io' 2>/dev/null || skip "no kcidb_io"
 	document
 	/usr/bin/python3 -c 'import json, kcidb_io, sys; assert kcidb_io.schema.V5_3.is_valid_exactly(json.load(sys.stdin))' <"$T/kcidb.json"
 }
 
-# installed KTAP: a suite that prints that, on a kernel of which a.one and c.x are listed
+# installed KTAP PASS FAIL SKIP EXIT: runs autopkgtest's suite with these results; stock-fails lists a.one and
+# c.x
 installed() {
 	mkdir -p "$T/tests/stock-fails"
 	cp -r "$SCRIPTS/autopkgtest/suite" "$SCRIPTS/lab" "$SCRIPTS/arch" "$T/tests"
@@ -281,7 +282,7 @@ installed() {
 	run "$T/tests/suite"
 }
 
-@test "labs: autopkgtest: a kernel with the series, and a stock one that fails what is listed" {
+@test "labs: autopkgtest: passes for a kernel with the series, and for a stock one that fails the listed tests" {
 	installed '1..3|ok 1 a.one|ok 2 b.x|ok 3 c.x' 3 0 0 0
 	[ "$status" -eq 0 ]
 	[[ ${lines[-1]} == "Linux $(uname -r), taken for with the series: 3 passed, 0 failed, 0 skipped, "* ]]
@@ -290,7 +291,7 @@ installed() {
 	[[ ${lines[-1]} == *"taken for stock: 1 passed, 1 failed, as listed, 1 skipped, "* ]]
 }
 
-@test "labs: autopkgtest: another test fails, a listed one does not, the suite lies or skips all" {
+@test "labs: autopkgtest: fails on unexpected results, and on a wrong exit code; exit code 77 if all is skipped" {
 	installed '1..3|not ok 1 a.one|not ok 2 b.x|not ok 3 c.x' 0 3 0 1
 	[ "$status" -eq 1 ]
 	[[ $output == *"WRONG  b.x: fails, but is not listed as failing: failed"* ]]
@@ -305,7 +306,7 @@ installed() {
 	[ "$status" -eq 77 ]
 }
 
-@test "labs: export: JUnit counts a skip as a skip, a failure as a failure" {
+@test "labs: export: the JUnit file counts skips and failures correctly" {
 	mkdir -p "$BUILD/linux/selftests"
 	printf '#!/bin/sh\necho %q\n' '{"rules": [], "tests": []}' >"$BUILD/linux/selftests/perf_bpf_filter"
 	chmod +x "$BUILD/linux/selftests/perf_bpf_filter"

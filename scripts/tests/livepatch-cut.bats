@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: GPL-2.0
-# What cut (scripts/livepatch/cut.cc) has to stop at, and what it must not take for the kernel's. Each test cuts a
-# change that is fine, too.
+# Errors that cut (scripts/livepatch/cut.cc) must detect, and symbols that it must not mistake for the
+# kernel's. Each test also cuts a valid change.
 load common
 load cutter
 
@@ -9,14 +9,14 @@ load cutter
 tools=(cut)
 FLAGS+=(-fno-stack-protector -fno-jump-tables)
 
-# core: core.c is what comes on standard input; other.c has other(), and what is in $1.
+# core LINE...: writes core.c from standard input, and other.c with other() and these lines.
 core() {
 	mkdir -p "$T/source"
 	{ echo 'extern int other(int);'; cat; } >"$T/source/core.c"
 	printf '%s\n' 'int other(int x) { return x ^ 5; }' "$@" >"$T/source/other.c"
 }
 
-# change EXPRESSION...: cuts what sed makes of core.c
+# change EXPRESSION...: changes core.c with sed, and cuts out the difference
 change() {
 	cp "$T/source/core.c" "$T/before.c"
 	printf '%s\n' "$@" >"$T/sed"
@@ -26,19 +26,19 @@ change() {
 	mv "$T/before.c" "$T/source/core.c"
 }
 
-# stops MESSAGE: cut said that, and no more
+# stops MESSAGE: cut failed with this message only
 stops() {
 	[ "$status" -eq 1 ]
 	[ "$output" = "cut: $1" ]
 }
 
-# replaced FUNCTIONS: these, and cut was content
+# replaced FUNCTIONS: cut succeeded, and replaces these functions
 replaced() {
 	[ "$status" -eq 0 ]
 	[ "$(sed 's/REPLACE(\(.*\), .*/\1/' "$T/out/functions.h" | paste -sd ' ')" = "$1" ]
 }
 
-@test "cut: data that changes stops it" {
+@test "cut: changed data is an error" {
 	core <<-'END'
 	struct ops { int (*open)(int); int (*close)(int); int flags; };
 	static __attribute__((noinline)) int my_open(int x) { return other(x) + 1; }
@@ -63,7 +63,7 @@ replaced() {
 	replaced changed
 }
 
-@test "cut: a table that the compiler makes of a switch is a part of the function" {
+@test "cut: a table that the compiler generates for a switch belongs to the function" {
 	core <<-'END'
 	int name(int x) { switch (x) { case 0: return 7; case 1: return 19; case 2: return 4; case 3: return 88; case 4: return 3; case 5: return 12; } return 0; }
 	int changed(int x) { return other(x) * 3; }
@@ -77,7 +77,7 @@ replaced() {
 	objdump -s "$T/out/core.o" | grep -q '59000000'
 }
 
-@test "cut: a new entry of what the kernel's link gathers stops it" {
+@test "cut: a new entry in a table that the kernel's linker collects is an error" {
 	core <<-'END'
 	int changed(int x) { return other(x) * 3; }
 	asm(".pushsection __setup, \"a\"; .quad changed; .popsection");
@@ -89,7 +89,7 @@ replaced() {
 	stops 'core.o: __setup differs, and stays as the kernel has it; say "keep __setup" in the plan if that will do, and why'
 }
 
-@test "cut: a new static variable of a function is not another's of that name" {
+@test "cut: a new static variable of a function is not mistaken for another function's of the same name" {
 	core <<-'END'
 	int first(int x) { static int once; once += x; return other(once); }
 	int second(int x) { return other(x) * 3; }
@@ -108,7 +108,7 @@ replaced() {
 	nm "$T/out/core.o" | grep -q ' b twice\.[0-9]*$'
 }
 
-@test "cut: a new static variable of a function is not the file's of that name" {
+@test "cut: a new static variable of a function is not mistaken for the file's of the same name" {
 	core <<-'END'
 	static int limit = 3;
 	int first(int x) { limit += x; return other(limit); }
@@ -124,7 +124,7 @@ replaced() {
 	[ -z "$(nm "$T/out/core.o" | grep klp.sym.vmlinux.limit)" ]
 }
 
-@test "cut: a variable of another size stops it" {
+@test "cut: a variable of another size is an error" {
 	core <<-'END'
 	static int list[4];
 	int first(int x) { list[x & 3] += x; return other(list[0]); }
@@ -139,7 +139,7 @@ replaced() {
 	stops "core.o: list is of another size than the kernel's"
 }
 
-@test "cut: a static function is not what another file exports by its name" {
+@test "cut: a static function is not mistaken for an exported function of the same name" {
 	core 'int helper(int x) { return x * 77; }' <<-'END'
 	static __attribute__((noinline)) int helper(int x) { return other(x + 1); }
 	int user(int x) { return helper(x) + 1; }
@@ -156,7 +156,7 @@ replaced() {
 	nm -u "$T/out/core.o" | grep -q ' U other$'
 }
 
-@test "cut: a static function of another file is not a global of its name" {
+@test "cut: a static function of another file is not mistaken for a global one" {
 	core 'static __attribute__((noinline)) int hidden(int x) { return x * 31; }' \
 		'int seen(int x) { return hidden(x) + 1; }' <<-'END'
 	extern int hidden(int), seen(int);
@@ -170,7 +170,7 @@ replaced() {
 	stops "core.o: the kernel's code does not tell where hidden is, and the kernel has no such global symbol"
 }
 
-@test "cut: a pointer to what was copied stops it" {
+@test "cut: a pointer to a copied function is an error" {
 	core <<-'END'
 	struct work { void (*fn)(int); int x; };
 	static __attribute__((noinline)) void my_work(int x) { other(x + 1); }
@@ -187,7 +187,7 @@ replaced() {
 	replaced 'direct start'
 }
 
-@test "cut: what is copied must not be exported, nor have pointers elsewhere in the kernel" {
+@test "cut: a copied function must not be exported, and nothing else in the kernel may point to it" {
 	core 'int api(int); struct ops { int (*f)(int); };' <<-'END'
 	int __attribute__((noinline)) api(int x) { return other(x + 1); }
 	int user(int x) { return api(x) + 1; }
@@ -219,7 +219,7 @@ replaced() {
 	done
 }
 
-@test "cut: what calls what was copied is known by where it is, not by its name" {
+@test "cut: callers of a copied function are identified by address, not by name" {
 	core 'int api(int);' 'static __attribute__((noinline, used)) int user(int x) { return api(x) + 2; }' <<-'END'
 	int __attribute__((noinline)) api(int x) { return other(x + 1); }
 	int user(int x) { return api(x) + 1; }
@@ -233,7 +233,7 @@ replaced() {
 	stops "the kernel's user calls api, which cannot be replaced"
 }
 
-@test "cut: an entry of a table that is not known stops it" {
+@test "cut: an entry in an unknown table is an error" {
 	core <<-'END'
 	int changed(int x) { asm volatile("1: nop; .pushsection __fixups, \"a\"; .long 1b - ., 7; .popsection"); return other(x) * 3; }
 	END
@@ -246,7 +246,7 @@ replaced() {
 	replaced changed
 }
 
-@test "cut: a relocation that is not known stops it" {
+@test "cut: an unknown relocation type is an error" {
 	core <<-'END'
 	int changed(int x) { return other(x) * 3; }
 	END
@@ -258,14 +258,14 @@ replaced() {
 	[[ $output == "cut: $T/patched/core.o: .text.changed has a relocation of type "*", which is not known here" ]]
 }
 
-# kernel_with EXPRESSION: PLAIN and STOCK are of other source than the kernel
+# kernel_with EXPRESSION: compiles PLAIN and STOCK from other source than the kernel's
 kernel_with() {
 	sed -i "$1" "$T/source/core.c"
 	compile plain
 	compile stock -ffunction-sections -fdata-sections
 }
 
-@test "cut: data, strings and alternatives that are not the kernel's stop it" {
+@test "cut: data, strings and alternatives that differ from the kernel's are errors" {
 	core <<-'END'
 	extern int tell(const char *);
 	__attribute__((noinline)) int tell(const char *text) { return other(*text); }
@@ -296,7 +296,7 @@ kernel_with() {
 	stops 'core.o: .altinstr_replacement is not what the kernel has; is this another compiler, source or configuration?'
 }
 
-@test "cut: what is compiled otherwise with a section for each function stops it" {
+@test "cut: a function that -ffunction-sections changes is an error" {
 	core 'int reg(int (*f)(int)) { return f(3); }' <<-'END'
 	extern int reg(int (*)(int));
 	static int inl(int x) { return other(x) * 3; }
@@ -313,7 +313,7 @@ kernel_with() {
 	[[ $output == "cut: core.o: a is another with -ffunction-sections ("*"), so cut cannot tell what the kernel inlines" ]]
 }
 
-@test "cut: a source that changes and is not in the plan stops it" {
+@test "cut: a changed source file that is not in the plan is an error" {
 	core <<-'END'
 	int changed(int x) { return other(x) * 3; }
 	END

@@ -1,10 +1,11 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: GPL-2.0
-# The tools of scripts/livepatch on a kernel of two files, with one thing of each kind.
+# Tests the tools of scripts/livepatch on a kernel of two files, with one instance of each construct.
 load common
 load cutter
 
-# What is in the kernel as often as here; "other" has a static variable and a function of the same name.
+# The constructs of a real kernel. other.c has a static variable and a static function with the same names as
+# core.c.
 sources() {
 	mkdir -p "$1"
 	cat >"$1/other.c" <<'END'
@@ -73,7 +74,7 @@ int points(int i) { pointer = POINTED; return i; }
 END
 }
 
-@test "livepatch: no change, nothing replaced" {
+@test "livepatch: without a change, nothing is replaced" {
 	kernel
 	cut
 	[ "$status" -eq 0 ]
@@ -81,7 +82,7 @@ END
 	[ -z "$(nm "$T/out/core.o")" ]
 }
 
-@test "livepatch: what has an inlined copy of what changed is replaced" {
+@test "livepatch: functions with an inlined copy of a changed function are replaced" {
 	kernel
 	cut -DINLINED=+1
 	[ "$status" -eq 0 ]
@@ -89,7 +90,7 @@ END
 	nm "$T/out/core.o" | grep -q ' T livepatch_user_one'
 }
 
-@test "livepatch: of symbols that occur twice, that of the file" {
+@test "livepatch: if a symbol occurs twice, the one of the file is used" {
 	kernel
 	cut -DINLINED=+1 -DUNTRACED=+1
 	[ "$status" -eq 0 ]
@@ -103,13 +104,13 @@ END
 	[ "$(cat "$T/out/functions.h")" = 'REPLACE(helper, 2)' ]
 }
 
-@test "livepatch: a symbol that the kernel has not stops it" {
+@test "livepatch: a symbol that the kernel does not have is an error" {
 	kernel
 	cut -DKEYED=+nowhere '-DNEW=' -DKEY_NOWHERE
 	[ "$status" -eq 1 ]
 }
 
-@test "livepatch: the static key of what is replaced comes along, and no other" {
+@test "livepatch: includes the static keys of replaced functions, and no others" {
 	kernel
 	cut -DKEYED=+1
 	[ "$status" -eq 0 ]
@@ -128,7 +129,7 @@ END
 	nm "$T/out/core.o" | grep -qi ' T livepatch_untraced'
 }
 
-@test "livepatch: a call that is not replaced stops it" {
+@test "livepatch: a caller of a copied function that is not replaced is an error" {
 	sources "$T/source"
 	echo 'int untraced(int); int forgotten(int i) { return untraced(i) + 1; }' >>"$T/source/other.c"
 	kernel
@@ -141,21 +142,21 @@ END
 	[ "$status" -eq 0 ]
 }
 
-@test "livepatch: a pointer to a function is to the kernel's" {
+@test "livepatch: a pointer to a replaced function points to the kernel's function" {
 	kernel
 	cut -DPOINTED=user_one -DINLINED=+1
 	[ "$status" -eq 0 ]
 	relocations core.o | grep -q 'R_X86_64_32S.*klp.sym.vmlinux.user_one,1'
 }
 
-@test "livepatch: a pointer to what is new stops it" {
+@test "livepatch: a pointer to a new function is an error" {
 	kernel
 	cut -DNEW='static int fresh(int i) { return i; }' -DPOINTED=fresh
 	[ "$status" -eq 1 ]
 	[ "$output" = "cut: core.o: the address of fresh, which is new, would be left in the kernel" ]
 }
 
-@test "livepatch: a pointer that the CPU refuses to call stops it" {
+@test "livepatch: a pointer that the CPU may refuse to call (IBT) is an error" {
 	FLAGS+=(-DSEALED -fcf-protection=branch)
 	kernel
 	cut -DPOINTED=user_two
@@ -165,7 +166,7 @@ END
 	[ "$output" = "cut: core.o: the address of user_one is taken, and the kernel has no pointer to it, so the CPU may refuse to go there (IBT)" ]
 }
 
-@test "livepatch: a constant that the kernel fills in as it boots stops it" {
+@test "livepatch: a constant that the kernel patches at boot is an error" {
 	kernel
 	cut -DINLINED=+1
 	[ "$status" -eq 0 ]
@@ -174,7 +175,7 @@ END
 	[ "$output" = "cut: core.o: .text.constant has an entry in runtime_ptr_constant, which a module cannot have" ]
 }
 
-@test "livepatch: what objtool has to know of the code comes along, by section" {
+@test "livepatch: includes objtool's annotations of the code, relative to the section" {
 	kernel
 	cut -DINLINED=+1
 	[ -z "$(relocations core.o | grep reachable)" ]
@@ -183,19 +184,19 @@ END
 	relocations core.o | grep -A 2 "'.rela.discard.reachable'" | grep -q ' \.text\.warns + '
 }
 
-@test "livepatch: an entry of a table comes along with the code that uses it" {
+@test "livepatch: includes table entries with the code that uses them" {
 	kernel
 	cut -DTELLS=+1
 	[ "$status" -eq 0 ]
 	[ "$(cat "$T/out/functions.h")" = 'REPLACE(also_tells, 1)' ]
-	# It was the second, and is the only one.
+	# It was the second entry, and is the only one in the module.
 	[ "$(readelf -SW "$T/out/core.o" | awk '{ sub(/^ *\[ */, "") } $2 == "__bug_table" { print $6 }')" = 000010 ]
 	nm "$T/out/core.o" | grep -q '^0* d entry\.1$'
 	relocations core.o | grep -q 'R_X86_64_PC32.* entry\.1 - 4'
 	strings "$T/out/core.o" | grep -qx another
 }
 
-@test "livepatch: a jump to the unlikely part of a function is by section, as the compiler has it" {
+@test "livepatch: a jump to the cold part of a function is relative to the section, as compiled" {
 	kernel
 	cut -DCOLD=+1
 	[ "$status" -eq 0 ]
@@ -205,7 +206,7 @@ END
 	[ -z "$(relocations core.o | grep 'livepatch_split.cold')" ]
 }
 
-# kallsyms BOUNDARY: a kernel of 1000 symbols that has these tables, of which that of the offsets is given
+# kallsyms ALIGNMENT OFFSETS: prints the symbols of a kernel with 1000 symbols and this table of offsets
 kallsyms() {
 	{
 		echo '.section .text, "ax"; .globl _text; _text: .skip 4096, 0x90; .section .rodata, "a"'
@@ -222,7 +223,7 @@ kallsyms() {
 	"$TOOLS/symbols" "$T/kernel"
 }
 
-@test "livepatch: symbols of both kinds of kallsyms" {
+@test "livepatch: reads both formats of kallsyms" {
 	kallsyms 8 '.set i, 0; .rept 1000; .long -1 - i; .set i, i + 4; .endr; .balign 8; .quad _text' >"$T/absolute"
 	[ "$(wc -l <"$T/absolute")" -eq 1000 ]
 	[ "$(sed -n 2p "$T/absolute")" = "ffffffff81000004 T f1001" ]
@@ -230,7 +231,7 @@ kallsyms() {
 	cmp "$T/absolute" "$T/relative"
 }
 
-@test "livepatch: functions may have room before them, which has no symbol" {
+@test "livepatch: supports functions with padding in front of them" {
 	FLAGS+=('-fpatchable-function-entry=16,16')
 	kernel
 	cut -DINLINED=+1
@@ -239,7 +240,7 @@ kallsyms() {
 	[ -z "$(readelf -SW "$T/out/core.o" | grep __patchable)" ]
 }
 
-@test "livepatch: what is exported for some modules alone is found by its position" {
+@test "livepatch: symbols exported in a namespace are found by position" {
 	kernel
 	printf '0x1\tother\tvmlinux\tEXPORT_SYMBOL_GPL\t\n' >>"$T/symvers"
 	cut -DINLINED=+1
@@ -249,7 +250,7 @@ kallsyms() {
 	nm "$T/out/core.o" | grep -q ' U .klp.sym.vmlinux.other,1$'
 }
 
-@test "livepatch: another compiler stops it" {
+@test "livepatch: another compiler is an error" {
 	kernel
 	compile plain -Os
 	cut -DKEYED=+1
@@ -257,9 +258,9 @@ kallsyms() {
 	[[ $output == "cut: core.o: "*" is not what the kernel has; is this another compiler, source or configuration?" ]]
 }
 
-@test "livepatch: another variable of the same name stops it" {
+@test "livepatch: another variable of the same name is an error" {
 	kernel
-	# The same instructions on what is not the same.
+	# The instructions are the same, but use the other variable.
 	sed -i 's/key_a, key_b/key_b, key_a/' "$T/source/core.c"
 	compile plain
 	cut -DKEYED=+1
@@ -275,7 +276,7 @@ kallsyms() {
 	[ -z "$(nm "$T/out/core.o" | grep ' [bd] count')" ]
 }
 
-@test "livepatch: seal makes one livepatch relocation of each symbol that has a position, ahead of all others" {
+@test "livepatch: seal creates one livepatch relocation for each symbol with a position, before all others" {
 	kernel
 	cut -DINLINED=+1
 	sed -i 's/twice\[i & 3\]/twice[i \& 3] + twice[1]/' "$T/source/core.c"
@@ -290,7 +291,7 @@ kallsyms() {
 	readelf -rW "$T/out/core.o" | grep -q '__fentry__'
 }
 
-@test "livepatch: bad input gets one line" {
+@test "livepatch: bad input is reported in one line" {
 	kernel
 	echo nonsense >"$T/plan"
 	cut
@@ -305,7 +306,7 @@ kallsyms() {
 	[ "${#lines[@]}" -eq 1 ]
 }
 
-@test "livepatch: a key signs what was sealed" {
+@test "livepatch: sign signs a sealed module" {
 	headers=$(compgen -G '/lib/modules/*/build/scripts/sign-file' | head -n 1)
 	[ -n "$headers" ] || skip "no kernel headers are installed: linux-headers-amd64"
 	headers=${headers%/scripts/sign-file}
@@ -329,7 +330,7 @@ kallsyms() {
 	one_line "sign: cannot sign with $T/cert and $T/cert: *"
 }
 
-@test "livepatch: build refuses in one line" {
+@test "livepatch: build rejects bad arguments with one line" {
 	run "$SCRIPTS/livepatch/build" 5.10.0-30-amd64
 	one_line "build: no live patch for Linux 5.10 (available: 6.1 6.12 7.3)"
 	run "$SCRIPTS/livepatch/build" vmlinuz
@@ -338,7 +339,7 @@ kallsyms() {
 	one_line "build: KEY= and CERT= must both name a file: *"
 }
 
-@test "livepatch: what is of another Debian is told by its name" {
+@test "livepatch: recognises kernels for another Debian release by their name" {
 	. "$SCRIPTS/lib.sh"
 	version=$(. /etc/os-release && echo "$VERSION_ID")
 	[ -z "$(other_debian "6.12.117+deb$version-amd64")" ]
@@ -353,7 +354,7 @@ kallsyms() {
 	[ ! -e /var/tmp/none ]
 }
 
-@test "livepatch: soak, cost, mutants and try-deb refuse in one line" {
+@test "livepatch: soak, cost, mutants and try-deb reject bad arguments with one line" {
 	for verb in soak cost mutants; do
 		run "$SCRIPTS/livepatch/$verb" 6.1.0-56-amd64
 		one_line "$verb: run scripts/livepatch/verify 6.1.0-56-amd64 first*"
@@ -368,7 +369,7 @@ kallsyms() {
 	one_line "usage: try-deb *OLD NEW (*NEW)"
 }
 
-# saw PART RESULT...: what probe and suite say of the tests a.one, a.two, ... in that part
+# saw PART RESULT...: the output of probe and suite in that part, for the tests races.test1, races.test2, ...
 saw() {
 	local part=$1 number=0 pass=0 fail=0 effect=delivered limit=consumed
 	shift
@@ -385,8 +386,8 @@ saw() {
 	printf '# Totals: pass:%d fail:%d xfail:0 xpass:0 skip:0 error:0\n' $pass $fail
 }
 
-@test "livepatch: verify wants what the lists say, before, with and after" {
-	# The lists of this repository, of which no test is run here.
+@test "livepatch: verify compares the results before, with and after the live patch with the lists" {
+	# The lists are this repository's; none of their tests is in the output.
 	mkdir "$T/out"
 	{ saw before ok; saw loaded ok; saw after ok; echo "== end"; } >"$T/out/output.log"
 	judges() {
@@ -405,15 +406,15 @@ saw() {
 	[ "$(grep -c '^not ok' <<<"$output")" -eq 1 ]
 	[[ $output == *"not ok 4 live patch: loaded: races.test2: fails, but is not listed as failing"* ]]
 
-	# As if nothing had been loaded, or not all had been taken off.
+	# The live patch was not loaded, or not completely unloaded.
 	{ saw before ok; saw before ok | sed 's/before/loaded/'; saw after ok; echo "== end"; } >"$T/out/output.log"
 	judges --check
-	[[ $status -eq 1 && $output == *"not ok "*" live patch: loaded: "*"sigio is delivered, says the probe"* ]]
+	[[ $status -eq 1 && $output == *"not ok "*" live patch: loaded: "*"the probe reports delivered for sigio"* ]]
 	{ saw before ok; saw loaded ok; saw loaded ok | sed 's/loaded/after/'; echo "== end"; } >"$T/out/output.log"
 	judges --check
 	[[ $status -eq 1 && $output == *"not ok "*" live patch: after: the probe does not print the same as before"* ]]
 
-	# The guest was lost, or a part of what it said.
+	# The guest was lost, or a part of its output.
 	{ saw before ok; saw loaded ok; } >"$T/out/output.log"
 	judges --check
 	one_line "verify: the guest ended early; see $T/out"
@@ -422,7 +423,7 @@ saw() {
 	[[ $status -eq 1 && $output == *"not ok "*" live patch: loaded: 1 tests planned, 0 results"* ]]
 }
 
-@test "livepatch: matrix has two rows for what verify-live saw, behind the bases" {
+@test "livepatch: matrix prints two rows for results of verify-live, after the bases" {
 	mkdir -p "$BUILD/linux-6.1.9-1/selftests"
 	cat >"$BUILD/linux-6.1.9-1/selftests/perf_bpf_filter" <<-'END'
 	#!/bin/sh
@@ -446,7 +447,7 @@ saw() {
 	[[ ${lines[2]} =~ ^6.1\ series\ +1/1$ ]]
 	[[ ${lines[3]} =~ ^6.1.0-56-amd64\ stock\ +0/1$ ]]
 	[[ ${lines[4]} =~ ^6.1.0-56-amd64\ live\ +1/1$ ]]
-	# But for the bases that are left out.
+	# Do not count the lines about bases that are left out.
 	[ "$(grep -v '^matrix: ' <<<"$output" | grep -c .)" -eq 6 ]
 	result 6.1.0-56-amd64 other 6.1.0-56-amd64
 	run "$SCRIPTS/matrix" 6.1.0-56-amd64

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 load common
 
-# measured BASE STOCK_A [ARCH]: results of a test "a" of rule C1, "b" of C6, as make verify leaves them
+# measured BASE STOCK_A [ARCH]: writes make verify's results for the tests "a" of rule C1 and "b" of C6
 measured() {
 	local programs=$BUILD/linux-$1/selftests${3+-$3}
 	mkdir -p "$programs" "$BUILD/${3-}"
@@ -22,14 +22,14 @@ measured() {
 	END
 }
 
-@test "matrix: bases in their order by rules, and the hits lost" {
+@test "matrix: prints the bases in order, by rule, and the hits lost" {
 	measured 6.12 skip
 	measured 6.1 fail
 	sed -i 's/"stock": {/&"kernel": "6.1.9", /' "$BUILD"/results-6.1*.json
 	run "$SCRIPTS/matrix"
 	[ "$status" -eq 0 ]
 	[[ ${lines[0]} =~ ^\ +C1\ +C6$ ]]
-	# A test that the kernel fails, and one that it dies of.
+	# C6 counts a test that failed, and one that crashed the kernel.
 	[[ ${lines[1]} =~ ^6.1\ stock\ +0/1\ +0/2$ ]]
 	[[ ${lines[2]} =~ ^6.1\ series\ +1/1\ +1/1$ ]]
 	[[ ${lines[3]} =~ ^6.12\ stock\ +-\ +0/2$ ]]
@@ -40,7 +40,7 @@ measured() {
 	[ "${lines[-1]}" = "matrix: 6.12 was measured on Linux 6.1.9" ]
 }
 
-@test "matrix: another architecture is beside x86, and its own QEMU runs its program" {
+@test "matrix: prints other architectures after x86, and runs their suite with QEMU" {
 	measured 6.1 fail
 	measured 6.1 skip arm64
 	measured 6.12 skip arm64
@@ -60,7 +60,7 @@ measured() {
 	[ "${lines[-1]}" = "matrix: 6.12 arm64 was measured with other patches or tests; run make verify BASE=6.12 ARCH=arm64 again" ]
 }
 
-@test "matrix: nothing measured, or not for this base" {
+@test "matrix: fails without results, or without results for the base" {
 	mkdir -p "$BUILD"
 	run "$SCRIPTS/matrix"
 	one_line "matrix: no results; run make verify BASE=6.1"
@@ -68,7 +68,7 @@ measured() {
 	one_line "matrix: no results for 6.1 *make verify BASE=6.1*"
 }
 
-@test "dist: nothing measured, or no such base" {
+@test "dist: fails without results, or for an unknown base" {
 	mkdir -p "$BUILD"
 	run "$SCRIPTS/dist" 6.1
 	one_line "dist: nothing measured for 6.1; run make verify BASE=6.1 first"
@@ -76,12 +76,12 @@ measured() {
 	one_line "dist: no such base: 4.19 (available:*6.1*"
 }
 
-@test "prefixes: no such base" {
+@test "prefixes: an unknown base is refused" {
 	run "$SCRIPTS/prefixes" 4.19
 	one_line "prefixes: no such base: 4.19 (available:*6.1*"
 }
 
-@test "matrix: results of other patches or tests are told, and are no success" {
+@test "matrix: results of other patches or tests are reported, and fail" {
 	measured 6.1 fail
 	sed -i 's/"of": "/&0/' "$BUILD/results-6.1.json"
 	run "$SCRIPTS/matrix"
@@ -89,8 +89,8 @@ measured() {
 	[[ ${lines[-1]} == "matrix: 6.1 was measured with other patches or tests; run make verify BASE=6.1 again" ]]
 }
 
-# Of $ARCH, as make matrix runs it: each base is in the table, or named with the reason.
-@test "matrix: each base that is left out is named, with the reason" {
+# Each base is in the table, or is named with the reason.
+@test "matrix: names each base that is left out, with the reason" {
 	unset KERNEL_MIRROR
 	measured 6.1 fail
 	run "$SCRIPTS/matrix"
@@ -98,7 +98,7 @@ measured() {
 	[[ $output == *"matrix: 6.12 is left out: no results; make verify BASE=6.12 measures it"* ]]
 	[[ $output == *"matrix: 6.18 is left out: its source is on kernel.org; set KERNEL_MIRROR=https://"* ]]
 	[[ $output != *"matrix: 6.1 "* ]]
-	# A mirror has it, or an earlier run.
+	# The source is on a mirror, or in the build folder.
 	KERNEL_MIRROR=file:///mirror run "$SCRIPTS/matrix"
 	[[ $output == *"matrix: 6.18 is left out: no results; make verify BASE=6.18 measures it"* ]]
 	mkdir -p "$BUILD/linux-6.18.44"
@@ -113,7 +113,7 @@ measured() {
 	[[ $output != *"left out"* ]]
 }
 
-@test "matrix: old results of a base whose source is gone are told as old" {
+@test "matrix: reports results of a base whose source is gone as not measured again" {
 	unset KERNEL_MIRROR
 	measured 6.18 fail
 	mv "$BUILD/linux-6.18" "$BUILD/elsewhere"
@@ -123,8 +123,8 @@ measured() {
 	[[ $output == *"matrix: 6.18 was not measured again: its source is on kernel.org; set KERNEL_MIRROR="* ]]
 }
 
-# make 4.3 does not pass what is set on its command line on to $(shell).
-@test "make matrix: KERNEL_MIRROR, BUILD and ARCH on its command line choose the bases" {
+# make 4.3 does not pass variables from its command line to $(shell).
+@test "make matrix: KERNEL_MIRROR, BUILD and ARCH on the command line select the bases" {
 	local verb
 	unset KERNEL_MIRROR BUILD
 	mkdir -p "$T/project/scripts/livepatch"

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""Small functions in C, with the mutants that lab/mutate.py makes of them. Prints TAP."""
+"""Tests the mutants that lab/mutate.py generates from small C functions. Prints TAP."""
 import pathlib
 import resource
 import subprocess
@@ -12,7 +12,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from lab import ktap, mutate  # noqa: E402
 
-# The body of a function, whose lines are all added; "operator: change" of each mutant.
+# The body of a function whose lines are all added, and "operator: change" of each mutant.
 BODIES: typing.Tuple[typing.Tuple[str, typing.List[str]], ...] = (
     ("mutex_lock(&m);", ["call: removed"]),
     ("bpf_prog_put(prog);", ["put: removed"]),
@@ -21,18 +21,18 @@ BODIES: typing.Tuple[typing.Tuple[str, typing.List[str]], ...] = (
     ("event->count++;", ["assignment: removed"]),
     ("WRITE_ONCE(event->prog, NULL);", ["assignment: removed"]),
     ("if (a)\n\tb();\nc();", ["negate: negated", "true: true", "false: false", "call: removed"]),
-    # To remove a statement and never to reach it is the same, but not for one of several, nor before an else.
+    # Removing the only statement of an if is the same as a false condition, unless there is an else.
     ("if (a) {\n\tb();\n\tc();\n}", ["call: removed"] * 2 + ["negate: negated", "true: true", "false: false"]),
     ("if (a)\n\tb();\nelse\n\tc();", ["call: removed"] * 2 + ["negate: negated", "true: true", "false: false"]),
     ("if (a < b)\n\treturn;\nc();", ["negate: negated", "true: true", "false: false", "relation: < -> <=",
                                      "call: removed"]),
-    # In a condition that is nothing else it is the negation.
+    # If the condition is only this comparison, the mutant of == is the negation.
     ("if (a == b)\n\treturn;\nc();", ["negate: negated", "true: true", "false: false", "call: removed"]),
     ("if (a && b == c)\n\treturn;\nc();", ["negate: negated", "true: true", "false: false", "relation: == -> !=",
                                            "operand: without a &&", "operand: without && b == c", "call: removed"]),
     ("if (unlikely(a || b))\n\treturn;\nc();", ["negate: negated", "true: true", "false: false",
                                                 "operand: without a ||", "operand: without || b", "call: removed"]),
-    # A loop without an end is noticed, but late.
+    # An endless loop would be noticed, but only by a timeout.
     ("while (a)\n\tb();", ["false: false", "call: removed"]),
     ("do {\n\tb();\n} while (a);", ["false: false", "call: removed"]),
     ("for (i = 0; i < n; i++)\n\tb(i);", ["false: false", "relation: < -> <=", "call: removed"]),
@@ -64,7 +64,7 @@ BODIES: typing.Tuple[typing.Tuple[str, typing.List[str]], ...] = (
     ("if (a &&\n#ifdef X\n    b &&\n#endif\n    c)\n\td();", ["call: removed"]),
     ('say("a && b; if (x)"); /* c(); */', ["call: removed"]),
 )
-# A program, all mutants of which are compiled at once and one by one: they must print the same.
+# A program whose mutants are compiled all at once and one by one: both must print the same.
 PROGRAM = """#include <stdbool.h>
 #include <stdio.h>
 
@@ -144,9 +144,9 @@ def of(path: str, text: str) -> mutate.File:
 
 def body(text: str, wanted: typing.List[str]) -> typing.Optional[str]:
     file = of("f.c", "static int f(void)\n{\n" + "".join(f"\t{line}\n" for line in text.split("\n")) + "}\n")
-    said = [f"{mutant.operator}: {mutant.change}" for mutant in file.mutants]
-    if file.not_parsed or sorted(said) != sorted(wanted):
-        return f"{file.not_parsed or sorted(said)}, not {sorted(wanted)}"
+    got = [f"{mutant.operator}: {mutant.change}" for mutant in file.mutants]
+    if file.not_parsed or sorted(got) != sorted(wanted):
+        return f"{file.not_parsed or sorted(got)}, not {sorted(wanted)}"
     wrong = [mutant.key() for mutant in file.mutants if not mutant.key().startswith("0101 f: ")]
     return str(wrong) if wrong else None
 
@@ -192,11 +192,11 @@ def program() -> typing.Optional[str]:
 
 def patches() -> typing.Optional[str]:
     stock = "zero\none\ntwo\nthree\nfour\nfive\n"
-    said = mutate.added([("1.patch", ONE), ("2.patch", TWO)], lambda path: stock if path == "f.c" else "")
+    got = mutate.added([("1.patch", ONE), ("2.patch", TWO)], lambda path: stock if path == "f.c" else "")
     wanted = {"f.c": ("zero\none\ntwo\nthree\nfourth\nfive\n", [None] * 4 + ["1.patch"] + [None] * 2),
               "new.c": ("first\n", ["1.patch", None])}
-    if said != wanted:
-        return f"{said}"
+    if got != wanted:
+        return f"{got}"
     try:
         mutate.added([("2.patch", TWO)], lambda path: stock)
         return "a patch that does not apply was applied"
@@ -208,9 +208,9 @@ def macro_names() -> typing.Optional[str]:
     text = "BPF_CALL_2(bpf_f, int, a,\n\t   int, b)\n{\n\tb();\n}\n\n" \
         "static void __printf(1, 2) g(int a) __must_hold(x)\n{\n\tb();\n\tb();\n}\n\n" \
         "int table[] = { 1, 2 };\nstruct s {\n\tint a;\n};\n"
-    said = [mutant.key() for mutant in of("f.c", text).mutants]
+    got = [mutant.key() for mutant in of("f.c", text).mutants]
     wanted = ["0101 bpf_f: call: removed: b();", "0101 g: call: removed: b();", "0101 g: call: removed (2): b();"]
-    return None if said == wanted else f"{said}, not {wanted}"
+    return None if got == wanted else f"{got}, not {wanted}"
 
 
 def main() -> int:

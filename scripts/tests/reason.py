@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""An archive on 127.0.0.1 whose index has one package, and whose answer for the package is a 404:
+"""Serves an archive on 127.0.0.1 whose index has one package, and which answers requests for the package with 404:
 
-  reason.py PACKAGES REASON    files: the index, and the reason phrase of the 404; prints the port
+  reason.py PACKAGES REASON    files with the index and with the reason phrase of the 404; prints the port
 
-It ends after a minute, whatever became of the test."""
+It exits after a minute in any case."""
 import http.server
 import pathlib
 import signal
@@ -21,7 +21,7 @@ class Archive(http.server.BaseHTTPRequestHandler):
             self.end_headers()
             self.wfile.write(INDEX)
         else:
-            # Byte for byte: send_response() would encode it.
+            # Send the bytes unchanged: send_response() would encode them.
             reason = REASON if self.path.endswith(".deb") else b"Not Found"
             self.wfile.write(b"HTTP/1.1 404 " + reason.strip() + b"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
             self.close_connection = True

@@ -29,7 +29,7 @@ wrong() {
 	[ "$(grep -c '^ok' "$T/results.tap")" -eq 4 ]
 }
 
-@test "report: what one line of kernels alone must fail" {
+@test "report: a test that only kernels of one line must fail" {
 	guest_ran stock failed "$RED"
 	guest_ran patched passed "$GREEN"
 	for listed in "6.1 0" "6.10 1" "6 0" "6.1.9 0" "7.3 1"; do
@@ -39,7 +39,7 @@ wrong() {
 	done
 }
 
-@test "report: a test that Debian's configuration alone can run" {
+@test "report: a test that requires Debian's configuration" {
 	guest_ran stock failed "$RED"
 	guest_ran patched passed 'TAP version 13\n1..2\nok 1 a\n# b: no BTF\nok 2 b # SKIP\n'
 	echo "b # shipped" >"$T/stock-fails"
@@ -55,7 +55,7 @@ wrong() {
 	[[ $output == *"patched: b: is skipped, but stock ran it"* ]]
 }
 
-@test "report: how long each test took, and the slowest" {
+@test "report: records the duration of each test, and prints the slowest" {
 	guest_ran stock failed "$RED"
 	guest_ran patched passed 'TAP version 13\n1..2\n# a took 1.500 s\nok 1 a\n# b took 12.250 s\nok 2 b\n'
 	judged
@@ -64,7 +64,7 @@ wrong() {
 	[ "$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["patched"]["took"])' "$T/results.json")" = "{'a': 1.5, 'b': 12.25}" ]
 }
 
-@test "report: what may fail on stock" {
+@test "report: a test that may fail on stock" {
 	echo "b # may" >"$T/stock-fails"
 	guest_ran patched passed "$GREEN"
 	for stock in "failed $RED" "passed $GREEN"; do
@@ -78,41 +78,41 @@ wrong() {
 	[ "$status" -eq 1 ] && [[ $output == *"WRONG  patched: b: "* ]]
 }
 
-@test "report: plain ASCII when it is not on a terminal" {
+@test "report: prints plain ASCII if stdout is no terminal" {
 	guest_ran stock failed "$RED"
 	guest_ran patched passed "$GREEN"
 	judged
 	! LC_ALL=C grep -q '[^ -~]' <<<"$output" || false
 }
 
-@test "report: a test fails on the patched kernel" {
+@test "report: a failed test on the patched kernel is wrong" {
 	guest_ran stock failed "$RED"
 	guest_ran patched failed "$RED"
 	judged
 	wrong "patched: b: expected 0 signals, got 5"
 }
 
-@test "report: a test fails on stock that is not listed" {
+@test "report: a failed test on stock that is not listed is wrong" {
 	guest_ran stock failed 'TAP version 13\n1..2\nnot ok 1 a\nnot ok 2 b\n'
 	guest_ran patched passed "$GREEN"
 	judged
 	wrong "stock: a: fails, but is not listed as failing"
 }
 
-@test "report: a listed test passes, is skipped, or is not there" {
+@test "report: a listed test that passes, is skipped or does not exist is wrong" {
 	guest_ran patched passed "$GREEN"
 	guest_ran stock passed "$GREEN"
 	judged
-	wrong "stock: b: is listed as failing on stock and did not: pass"
+	wrong "stock: b: is listed as failing on stock, but the result is: pass"
 	guest_ran stock passed 'TAP version 13\n1..2\nok 1 a\nok 2 b # SKIP\n'
 	judged
-	wrong "stock: b: is listed as failing on stock and did not: skip"
+	wrong "stock: b: is listed as failing on stock, but the result is: skip"
 	guest_ran stock passed 'TAP version 13\n1..1\nok 1 a\n'
 	judged
 	wrong "stock: b: is listed as failing on stock, but does not exist"
 }
 
-@test "report: --only asks for no more of the list than was run" {
+@test "report: with --only, the other listed tests need not have run" {
 	guest_ran stock passed 'TAP version 13\n1..1\nok 1 a\n'
 	guest_ran patched passed 'TAP version 13\n1..1\nok 1 a\n'
 	printf 'b\n' >"$T/stock-fails"
@@ -158,14 +158,14 @@ wrong() {
 	done
 }
 
-@test "report: an exit code that does not fit the results" {
+@test "report: an exit code that does not fit the results is wrong" {
 	guest_ran stock failed "$RED"
 	guest_ran patched failed "$GREEN"
 	judged
 	wrong "patched: exit code 1 does not fit the test results"
 }
 
-@test "report: a guest lost, hung, not booted or splatting, whatever its tests say" {
+@test "report: a lost, hung, unbooted or splatting guest is wrong, whatever its results are" {
 	guest_ran stock failed "$RED"
 	for outcome in lost hang no-boot; do
 		guest_ran patched $outcome "$GREEN"
@@ -181,7 +181,7 @@ wrong() {
 	wrong "stock: lost"
 }
 
-@test "report: the probe missing" {
+@test "report: a missing output of the probe is wrong" {
 	guest_ran stock failed "$RED"
 	guest_ran patched passed "$GREEN"
 	sed -i /effects/d "$T/patched/output.log"
@@ -194,7 +194,7 @@ wrong() {
 	[ "$status" -eq 0 ] || { grep -v '^ok' <<<"$output"; false; }
 }
 
-@test "report: how a task goes on from a hit is in the table where it does not work" {
+@test "report: the rows for stops are printed only if one does not work" {
 	guest_ran stock failed "$RED"
 	guest_ran patched passed "$GREEN"
 	judged
@@ -205,7 +205,7 @@ wrong() {
 	[[ $output =~ the\ step\ +does\ not\ stop\ +works ]]
 }
 
-@test "report: what the suite lists must have run" {
+@test "report: with --suite, all tests of the suite must have run" {
 	guest_ran stock failed "$RED"
 	guest_ran patched passed "$GREEN"
 	command_is suite 'echo "{\"rules\": [], \"tests\": [$(printf "{\"name\":\"%s\",\"rule\":\"\",\"says\":\"\",\"file\":\"\"}\n" a b c | paste -sd ,)]}"'
@@ -216,7 +216,7 @@ wrong() {
 	[ "$status" -eq 0 ]
 }
 
-@test "report: a list of skips is written from a run, and keeps what may be skipped" {
+@test "report: --write-skips writes the list of skips, and keeps lines with "may"" {
 	guest_ran stock passed "$GREEN"
 	guest_ran patched passed 'TAP version 13\n1..2\nok 1 a\n# b: no BTF\nok 2 b # SKIP\n'
 	: >"$T/stock-fails"
@@ -226,26 +226,26 @@ wrong() {
 	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails" --skips "$T/skips" --write-skips
 	[ "$status" -eq 0 ]
 	diff <(grep -v '^#' "$T/skips") <(printf 'a # may: one CPU\nb # no BTF\n')
-	# Without a list, what stock ran must not be skipped.
+	# Without a list, tests that stock ran must not be skipped.
 	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails"
 	[ "$status" -eq 1 ] && [[ $output == *"skip   no list of skips for this kernel"*"WRONG  patched: b: is skipped, but stock ran it"* ]]
 }
 
-@test "report: the kernels ran different tests" {
+@test "report: different tests on the two kernels are wrong" {
 	guest_ran stock failed "$RED"
 	guest_ran patched passed 'TAP version 13\n1..3\nok 1 a\nok 2 b\nok 3 c\n'
 	judged
 	wrong "patched: did not run the same tests as stock"
 }
 
-@test "report: a folder that no boot wrote" {
+@test "report: a folder without the results of a boot is an error" {
 	guest_ran stock failed "$RED"
 	judged
 	one_line "report: $T/patched: *"
 	[ ! -e "$T/results.json" ]
 }
 
-@test "report: tests of the theme oops must crash the stock kernel, in guests of their own" {
+@test "report: the tests oops.* must crash the stock kernel, in separate guests" {
 	guest_ran stock failed "$RED"
 	guest_ran patched passed 'TAP version 13\n1..4\nok 1 a\nok 2 b\nok 3 oops.exec\nok 4 oops.fork\n'
 	SPLATS='[{"line": "BUG: a", "test": "oops.exec"}]' guest_ran exec splat 'TAP version 13\n1..1\n'
@@ -258,7 +258,7 @@ wrong() {
 	grep -q '^ok .*stock: oops.fork fails, as listed' "$T/results.tap"
 	python3 -c 'import json, sys; found = json.load(open(sys.argv[1])); assert found["deadly"] == ["oops.exec"] and found["stock"]["tests"]["oops.fork"] == "fail"' "$T/results.json"
 
-	# A kernel that complains and goes on has not crashed, and neither has one whose test has ended.
+	# A kernel that prints a splat and continues has not crashed, even if the splat comes during the test.
 	SPLATS='[{"line": "WARNING: a", "test": "oops.exec"}]' EXIT=0 guest_ran exec splat 'TAP version 13\n1..1\n'
 	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails" --oops "$T/exec" --oops "$T/fork"
 	[ "$status" -eq 1 ]
@@ -270,21 +270,21 @@ wrong() {
 
 	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails" --oops "$T/fork" --tap "$T/results.tap"
 	[ "$status" -eq 1 ]
-	grep -q '^not ok .*oops.exec: is listed as crashing the kernel and did not: not run' "$T/results.tap"
+	grep -q '^not ok .*oops.exec: is listed as crashing the kernel, but the result is: not run' "$T/results.tap"
 }
 
-@test "report: a run that is cut after the last result, or whose sum is another" {
+@test "report: a run with a missing or wrong last line is wrong" {
 	guest_ran stock failed "$RED"
 	for totals in '# Totals: pass:2 fail:0' '# Totals: pass:1 fail:1 xfail:0 xpass:0 skip:0 error:0\n' \
 		'# Totals: pass:2 fail:0 xfail:0 xpass:0 skip:0 error:0\n# b: said later\n' \
 		'# Totals: pass:2 fail:0 xfail:0 xpass:0 skip:0 error:1\n'; do
 		guest_ran patched passed "$GREEN$totals"
 		judged
-		wrong "patched: the last line is not the sum of the results"
+		wrong "patched: the totals in the last line do not match the results"
 	done
 }
 
-@test "report: a form feed or a carriage return in a message ends no line" {
+@test "report: a form feed or a carriage return in a message does not end a line" {
 	guest_ran stock failed "$RED"
 	for char in '\r' '\f' '\v' '\034' '\0302\0205'; do
 		guest_ran patched passed "TAP version 13\n1..2\nok 1 a\n# b: x${char}ok 2 b\n"
@@ -293,7 +293,7 @@ wrong() {
 	done
 }
 
-@test "report: a suite that was killed, though its results look right" {
+@test "report: a suite that was killed is wrong, even if its results look right" {
 	guest_ran stock failed "$RED"
 	guest_ran patched failed "$RED"
 	sed -i 's/"exit": 1/"exit": 137/' "$T/stock/boot.json"
@@ -301,7 +301,7 @@ wrong() {
 	wrong "stock: exit code 137 does not fit the test results"
 }
 
-@test "report: what stock ran may not be skipped with the series, and what it dies of must be run" {
+@test "report: the patched kernel must not skip what stock ran, and must run what crashes stock" {
 	guest_ran stock failed "$RED"
 	guest_ran patched passed 'TAP version 13\n1..2\nok 1 a\nok 2 b # SKIP\n'
 	judged
@@ -317,7 +317,7 @@ wrong() {
 	done
 }
 
-@test "report: what a test says is no directive of the TAP that is written" {
+@test "report: a test's message is not written as a TAP directive" {
 	guest_ran stock failed "$RED"
 	guest_ran patched failed 'TAP version 13\n1..2\nok 1 a\n# b: broken # TODO\nnot ok 2 b\n'
 	judged
@@ -325,7 +325,7 @@ wrong() {
 	! grep -q '#' "$T/results.tap" || false
 }
 
-@test "report: a boot.json that is none" {
+@test "report: an invalid boot.json is an error" {
 	guest_ran stock failed "$RED"
 	for json in '' '{' '[]' '"passed"' '{"exit": 0}'; do
 		guest_ran patched passed "$GREEN"
@@ -336,12 +336,12 @@ wrong() {
 	done
 }
 
-@test "report: 1000 forged and damaged outputs, none is taken for green" {
+@test "report: none of 1000 forged and damaged outputs passes" {
 	run "$BATS_TEST_DIRNAME/forge.py" 1 1000
 	[ "$status" -eq 0 ] || { echo "$output"; false; }
 }
 
-@test "report: --left: with a part of the series exactly these fail on the patched kernel" {
+@test "report: with --left, the patched kernel must fail exactly the listed tests" {
 	guest_ran stock failed "$RED"
 	guest_ran patched failed "$RED"
 	echo b >"$T/stock-fails"
@@ -352,5 +352,5 @@ wrong() {
 	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails" --left "$T/feature-fails"
 	[ "$status" -eq 1 ]
 	[[ $output == *"WRONG  patched: b: expected 0 signals, got 5"* ]]
-	[[ $output == *"WRONG  patched: a: is listed as failing with the feature alone and did not: "* ]]
+	[[ $output == *"WRONG  patched: a: is listed as failing with the feature alone, but the result is: "* ]]
 }

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 load common
 
-# A repository with one base, its pages, and one result that make verify has left.
+# A repository with one base, its pages, and one result of make verify.
 prepare() {
 	rm -rf "$T/top"
 	mkdir -p "$T/top/selftests/harness" "$T/top/patches/linux-6.1"
@@ -22,7 +22,7 @@ prepare() {
 	END
 }
 
-@test "results: pages are written, and a page that was changed by hand fails --check" {
+@test "results: writes the pages; --check fails if a page was changed by hand" {
 	prepare
 	"$T/top/scripts/results"
 	run "$T/top/scripts/results" --check
@@ -37,7 +37,7 @@ prepare() {
 	[ "$output" = "results: README.md: not what patches/results.json and the series say; make results writes it again" ]
 }
 
-@test "results: a figure of today's series is no older one, until the series changes" {
+@test "results: a figure is marked as older after the series has changed" {
 	prepare
 	(cd "$T/top" && . scripts/lib.sh && lab note "make mutants" mutants 6.1 8)
 	run "$T/top/scripts/results"
@@ -50,7 +50,7 @@ prepare() {
 	grep -q '| make mutants | mutants | (8) |' "$T/top/patches/RESULTS.md"
 }
 
-@test "results: a page without its block, or results that are no JSON" {
+@test "results: a page without its block, and an invalid results.json, are errors" {
 	prepare
 	sed -i /contract/d "$T/top/README.md"
 	run "$T/top/scripts/results"
@@ -61,7 +61,7 @@ prepare() {
 	[ "$status" -eq 1 ] && [[ $output == "results: patches/results.json: "*"; git checkout restores it" ]]
 }
 
-@test "lint: a wrong word, a wide line, no SPDX line, a wrong type" {
+@test "lint: reports a banned word, a wide line, a wrong type, and a missing SPDX line" {
 	mkdir -p "$T/top"
 	cp -r "$SCRIPTS" "$SCRIPTS/../.editorconfig" "$SCRIPTS/../.clang-format" "$T/top"
 	cd "$T/top"
@@ -76,12 +76,12 @@ prepare() {
 	[[ $output == *"not ok 4 lint: type.py"*"type.py:3: error: "*"not ok 5 lint: spdx.py"*"spdx.py: no SPDX line"* ]]
 }
 
-@test "readme-example: README.md without its two blocks, and no kernel" {
+@test "readme-example: fails if no kernel is built" {
 	run "$SCRIPTS/readme-example" 6.1
 	[ "$status" -eq 1 ] && [ "$output" = "readme-example: no kernel is built for 6.1; run make verify BASE=6.1 first" ]
 }
 
-@test "version: a tag, commits after it, and a clone without one" {
+@test "version: prints the version at a tag, after a tag, and without tags" {
 	mkdir -p "$T/top/scripts"
 	cp "$SCRIPTS/version" "$T/top/scripts"
 	printf '# Changes\n\n## 1.2\n' >"$T/top/CHANGES.md"
@@ -96,7 +96,7 @@ prepare() {
 	[[ $("$T/top/scripts/version") == 1.3-1-g* ]]
 }
 
-@test "results: a run that ended with complaints is not recorded, and the pages are written all the same" {
+@test "results: a run with complaints is not recorded, but the pages are written" {
 	prepare
 	mkdir -p "$BUILD" "$T/linux/selftests"
 	printf '#!/bin/sh\necho '\''{"rules": [], "tests": []}'\''\n' >"$T/linux/selftests/perf_bpf_filter"
@@ -109,7 +109,7 @@ prepare() {
 	[ "$status" -eq 0 ]
 }
 
-@test "rules: a test that is in the file of another theme" {
+@test "rules: a test in the file of another theme is an error" {
 	local tests='{"name": "a.b", "rule": "C1", "says": "x", "file": "FILE"}' file all=
 	for file in tests/a.cc tests/a_b.cc a/b.cc tests/b.cc tests/b_a.cc b/a.cc tests/ab.cc; do
 		all+=${all:+, }${tests/FILE/$file}

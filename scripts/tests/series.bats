@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 load common
 
-# A repository with one base, whose series has two patches, a live patch without the first of them, and a tree. Its
-# build compiles nothing, and prints a warning for each line of the tree with "bad".
+# A repository with one base, a series of two patches, a live patch that leaves out the first one, and a tree.
+# Its build compiles nothing, and prints a warning for each line with "bad".
 fake_top() {
 	local patch series=$T/top/patches/linux-6.1
 	mkdir -p "$T/top/patches/livepatch" "$T/top/selftests"
@@ -12,7 +12,7 @@ fake_top() {
 	fake_series "$series"
 	for patch in "$series"/*.patch; do
 		printf 'From: A <a@b.example>\nSubject: [PATCH] core: Do it\n\nTests: it.*\n---\n' | cat - "$patch" >"$T/patch"
-		# As diff --show-c-function has it.
+		# The format of diff --show-c-function.
 		sed -E 's/^@@ -7,.*/& int line6;/; s/^@@ -17,.*/& int head16;/; s/^@@ -27,.*/& int line26;/' "$T/patch" >"$patch"
 	done
 	fake_tree "$BUILD/linux-6.1.9-1/stock"
@@ -42,11 +42,11 @@ fake_top() {
 
 series_check() {
 	run "$T/top/scripts/series-check" --fast 6.1
-	# How long it took is not a result.
+	# Remove the durations.
 	output=$(grep -v '^# series .* s$' <<<"$output")
 }
 
-@test "series-check: a series that passes is checked again after a change" {
+@test "series-check: a series that has passed is checked again only after a change" {
 	fake_top
 	series_check
 	echo "$output"
@@ -61,7 +61,7 @@ series_check() {
 	[ "$output" = "$before" ]
 }
 
-@test "series-check: a live patch with another context, or a plan that leaves out what is not there" {
+@test "series-check: a live patch that does not apply, and a plan that names a missing patch, fail" {
 	fake_top
 	sed -i 's/^ int line19;/ int line19_old;/' "$T/top/patches/livepatch/linux-6.1.patch"
 	series_check
@@ -72,7 +72,7 @@ series_check() {
 	[[ $output == *"# linux-6.1.plan leaves out a patch that is not in the series: 0003-three.patch"* ]]
 }
 
-@test "series-check: a patch that is not refreshed, not in the series, without a message, or brings a warning" {
+@test "series-check: a patch that is unrefreshed, unlisted, without "Tests:", or adds a warning fails" {
 	fake_top
 	cd "$T/top/patches/linux-6.1"
 	sed -i 's/line30_two/bad/; /^Tests:/d' 0002-two.patch
@@ -84,6 +84,6 @@ series_check() {
 	[[ $output == *"# 0003-three.patch: 0 times in the series, 1 in the folder"* ]]
 	[[ $output == *"not ok 2 series 6.1: is as quilt refresh writes it"* ]]
 	[[ $output == *"not ok "*" series 6.1: 0002-two.patch: the message has its parts"* ]]
-	[[ $output == *"compiles, and nothing new by W=1 and sparse"$'\n'"# kernel/core.c: warning: int bad;"* ]]
+	[[ $output == *"compiles without new warnings from W=1 and sparse"$'\n'"# kernel/core.c: warning: int bad;"* ]]
 	[ ! -e "$BUILD/series-check/6.1-0" ]
 }

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 load common
 
-# An archive that has $1, lines of PACKAGE VERSION SIZE, in bookworm, and no other suite.
+# An archive with only the suite bookworm, whose packages are $1, each as PACKAGE VERSION SIZE.
 archive() {
 	command_is apt-get '
 case $* in
@@ -13,7 +13,7 @@ esac'
 	command_is apt-cache "[[ \$* != *dumpavail ]] || printf 'Package: %s\nVersion: %s\nSize: %s\n\n' $(xargs <<<"$1")"
 }
 
-@test "image: lists of each line the newest, with its modules; no other flavour, no metapackage" {
+@test "image: --list prints the newest kernel of each line with modules, no other flavour, no metapackage" {
 	archive 'linux-image-6.1.0-9-amd64 6.1.99-1 200000 linux-image-6.1.0-10-amd64 6.1.100-1 200000
 	linux-image-6.1.0-10-amd64-dbg 6.1.100-1 200000 linux-image-6.1.0-10-rt-amd64 6.1.100-1 200000
 	linux-image-6.1-amd64 6.1.101-1 200000 linux-image-5.10.0-1-amd64 5.10.2-1 200000
@@ -24,7 +24,7 @@ esac'
 	[[ $output == *"image: no sid in the archive"* ]]
 }
 
-@test "image: no such kernel, and nothing is left" {
+@test "image: an unknown kernel is an error, and nothing is left" {
 	archive ''
 	run "$SCRIPTS/image" 6.1.0-1-amd64
 	[ "$status" -eq 1 ]
@@ -32,7 +32,7 @@ esac'
 	[ ! -e "$BUILD/images/6.1.0-1-amd64" ]
 }
 
-@test "stock --check: a row that was measured with other tests must say so" {
+@test "stock --check: a row that was measured with other tests must be marked" {
 	command_is perf_bpf_filter 'echo "{\"rules\": [], \"tests\": []}"'
 	cp -r "$SCRIPTS" "$T/scripts"
 	mkdir "$T/patches"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 load common
 
-# guest_says TEXT EXIT: one round, with 2 or 4 CPUs, as perf_bpf_stress prints it
+# guest_says TEXT EXIT: sets the output and the exit code of the guest
 guest_says() {
 	export FAKE_GUEST='up; printf "TAP version 13\n'"$1"'" >>"$output"; echo "exit '"$2"'" >"$verdict"'
 }
@@ -10,12 +10,12 @@ guest_says() {
 GOOD='ok 1 0x7 calls\n# round: hits 1000 accepted 60 rejected 940 misses 0 samples 60 lost 0 extra 0\n1..1\n'
 BAD='not ok 1 0x7 calls\n# calls: expected 60 samples, got 58\n# to repeat: perf_bpf_stress --seed 0x7\n# round: hits 1000 accepted 60 samples 58 lost 2 extra 0\n1..1\n'
 
-@test "stress: bad base, bad minutes, bad option" {
+@test "stress: a bad base, number of minutes or option is refused" {
 	run "$SCRIPTS/stress" 4.19
 	one_line "stress: no such base: 4.19 (available:*6.1*"
 	for minutes in 0 -1 1.5 ten 12345; do
 		run "$SCRIPTS/stress" 6.1 "$minutes"
-		one_line "stress: how many minutes? not '$minutes'"
+		one_line "stress: MINUTES must be a number of at least 1, not '$minutes'"
 	done
 	for arguments in "--frob" "6.1 2 3" "--check" "--check 6.1 2"; do
 		# shellcheck disable=SC2086
@@ -25,14 +25,14 @@ BAD='not ok 1 0x7 calls\n# calls: expected 60 samples, got 58\n# to repeat: perf
 	done
 }
 
-@test "stress: nothing is built, and nothing is downloaded" {
+@test "stress: if no kernel is built, fails and downloads nothing" {
 	command_is apt-get 'echo "$*" >>"'"$T"'/downloads"; exit 1'
 	run "$SCRIPTS/stress" 6.1
 	one_line "stress: no kernel is built for 6.1; run make verify BASE=6.1 first"
 	[ ! -e "$T/downloads" ]
 }
 
-@test "stress: with 2 and with 4 CPUs, half of the time each, and the sum of both" {
+@test "stress: runs with 2 and 4 CPUs, half of the time each, and prints the sums" {
 	verified_kernels
 	guest_says "$GOOD" 0
 	run "$SCRIPTS/stress" 6.1 3
@@ -45,7 +45,7 @@ assert s['ok'] and s['kernel'] == 'linux-6.1.9-1' and [r['cpus'] for r in s['run
 assert [(r['hits'], r['lost'], r['exit']) for r in s['runs']] == [(1000, 0, 0)] * 2"
 }
 
-@test "stress: a hit that is lost fails, is told, and is in the sum" {
+@test "stress: a lost hit fails the run, is reported, and is counted in the sum" {
 	verified_kernels
 	guest_says "$BAD" 1
 	run "$SCRIPTS/stress" 6.1 1
@@ -56,7 +56,7 @@ assert [(r['hits'], r['lost'], r['exit']) for r in s['runs']] == [(1000, 0, 0)] 
 	python3 -c "import json; assert not json.load(open('$BUILD/stress-6.1.json'))['ok']"
 }
 
-@test "stress: a kernel that complains fails, though every round is right" {
+@test "stress: a kernel splat fails the run, even if every round passes" {
 	verified_kernels
 	guest_says "$GOOD" 0
 	FAKE_GUEST="say 'WARNING: CPU: 0 PID: 1 at kernel/events/core.c:1'; $FAKE_GUEST"
@@ -66,7 +66,7 @@ assert [(r['hits'], r['lost'], r['exit']) for r in s['runs']] == [(1000, 0, 0)] 
 	[[ $output =~ "kernel splats"\ +1\ +1\ +2 ]]
 }
 
-@test "stress: a guest that dies fails, and so does one that says nothing" {
+@test "stress: a guest that dies or prints nothing fails the run" {
 	verified_kernels
 	export FAKE_GUEST='up; printf "ok 1 0x7 calls\n# round: hits 7 lost 0\n" >>"$output"'
 	run "$SCRIPTS/stress" 6.1 1
@@ -78,7 +78,7 @@ assert [(r['hits'], r['lost'], r['exit']) for r in s['runs']] == [(1000, 0, 0)] 
 	[ "$status" -eq 1 ]
 }
 
-@test "stress: an exit code that does not fit what was said, and an old result" {
+@test "stress: a wrong exit code fails the run; an old result is removed" {
 	verified_kernels
 	guest_says "$BAD" 0
 	run "$SCRIPTS/stress" 6.1 1
@@ -90,7 +90,7 @@ assert [(r['hits'], r['lost'], r['exit']) for r in s['runs']] == [(1000, 0, 0)] 
 	[ ! -e "$BUILD/stress-6.1.json" ]
 }
 
-@test "stress --check: one test, that passes, fails, and fails if there was no hit" {
+@test "stress --check: one test, which fails if a round fails, or without hits" {
 	verified_kernels
 	guest_says "$GOOD" 0
 	run "$SCRIPTS/stress" --check 6.1
@@ -106,14 +106,14 @@ assert [(r['hits'], r['lost'], r['exit']) for r in s['runs']] == [(1000, 0, 0)] 
 	[ "$status" -eq 1 ]
 }
 
-@test "stress: a kernel of an earlier series is not measured" {
+@test "stress: a kernel with an earlier series is refused" {
 	verified_kernels
 	echo earlier >"$BUILD/linux-6.1.9-1/patched/.series-applied"
 	run "$SCRIPTS/stress" 6.1
-	one_line "stress: $BUILD/linux-6.1.9-1/patched is of an earlier series; run make verify BASE=6.1 first"
+	one_line "stress: $BUILD/linux-6.1.9-1/patched was built from an earlier series; run make verify BASE=6.1 first"
 }
 
-@test "stress: the selftests do not build" {
+@test "stress: reports that the selftests do not build" {
 	verified_kernels
 	command_is make 'exit 2'
 	run "$SCRIPTS/stress" 6.1

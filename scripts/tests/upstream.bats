@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: GPL-2.0
 load common
 
-# committed: the clone of this repository in $T/top, as the date of the mails is that of a commit
+# committed: commits the files in $T/top, because the date of the mails is that of a commit
 committed() {
 	git -C "$T/top" init -q
 	git -C "$T/top" add -A
 	git -C "$T/top" -c user.name=t -c user.email=t@localhost commit -q -m top
 }
 
-# The real sets and patches, and no tree: what is wrong with them is told before one is asked for.
+# Copies the real sets and patches, without a tree: errors in them are reported before a tree is fetched.
 real_sets() {
 	mkdir -p "$T/top/patches"
 	cp -r "$SCRIPTS" "$T/top"
@@ -19,73 +19,73 @@ real_sets() {
 	committed
 }
 
-# told_of LINE: what the script says once the sets were made wrong, instead of asking for a tree
-told_of() {
+# refuses LINE: upstream prints this error instead of fetching a tree
+refuses() {
 	run "$T/top/scripts/upstream"
 	one_line "upstream: $1"
 }
 
-@test "upstream: the sets have each patch once, and no words of this repository" {
+@test "upstream: the real sets have each patch once, and do not mention this repository" {
 	real_sets
 	run "$T/top/scripts/upstream"
 	one_line "fetch: no tree here"
 }
 
-@test "upstream: a patch in no set, in two, or one that there is not" {
+@test "upstream: a patch in no set, in two sets, or that does not exist is an error" {
 	real_sets
 	sed -i /^0301/d "$sets/perf-urgent"
-	told_of "0301-perf-fix-stopped-breakpoints-and-tracepoints-that-never-count-again.patch is in no set of upstream/; *"
+	refuses "0301-perf-fix-stopped-breakpoints-and-tracepoints-that-never-count-again.patch is in no set of upstream/; *"
 	echo 0301-perf-fix-stopped-breakpoints-and-tracepoints-that-never-count-again.patch | tee -a "$sets/bpf" >>"$sets/x86-mm"
-	told_of "0301-perf-fix-stopped-breakpoints-and-tracepoints-that-never-count-again.patch is in more than one set of upstream/"
+	refuses "0301-perf-fix-stopped-breakpoints-and-tracepoints-that-never-count-again.patch is in more than one set of upstream/"
 	echo 0099-none.patch >>"$sets/bpf"
-	told_of "upstream/bpf names 0099-none.patch, which does not exist"
+	refuses "upstream/bpf names 0099-none.patch, which does not exist"
 }
 
-@test "upstream: a test in no set" {
+@test "upstream: a test in no set is an error" {
 	real_sets
 	sed -i /^selftests/d "$sets/x86-mm"
-	told_of "selftests-x86.patch is in no set of upstream/; *"
+	refuses "selftests-x86.patch is in no set of upstream/; *"
 }
 
-@test "upstream: a set with no tree, no letter, or that needs what there is not, or itself" {
+@test "upstream: a set without tree or cover letter, or that needs an unknown set or itself, is an error" {
 	real_sets
 	sed -i '1s/ \[PATCH\]//' "$sets/perf-core"
-	told_of "upstream/perf-core does not begin with a '# TREE \[PREFIX\] TREE BRANCH' line"
+	refuses "upstream/perf-core does not begin with a '# TREE \[PREFIX\] TREE BRANCH' line"
 	sed -i -e '1s/TREE/& [PATCH]/' -e '2,$s/^#.*/#/' "$sets/perf-core"
-	told_of "upstream/perf-core has no cover letter"
+	refuses "upstream/perf-core has no cover letter"
 	cp "$SCRIPTS/../patches/upstream/perf-core" "$sets"
 	sed -i '1a # NEEDS unknown' "$sets/perf-core"
-	told_of "upstream/perf-core needs unknown, which does not exist"
+	refuses "upstream/perf-core needs unknown, which does not exist"
 	sed -i 's/unknown/bpf-next/' "$sets/perf-core"
 	sed -i 's/^# NEEDS .*/& perf-core/' "$sets/bpf-next"
-	told_of "upstream/bpf-next needs itself"
+	refuses "upstream/bpf-next needs itself"
 }
 
-@test "upstream: words about this repository, in a message, in code, in a cover letter" {
+@test "upstream: a mention of this repository in a message, code or cover letter is an error" {
 	real_sets
 	sed -i '/^Fixes:/i As rule C6 says.\n' "$T/top/patches/linux-7.3"/0204-*
-	told_of "upstream text mentions this repository: 0204-*As rule C6 says."
+	refuses "upstream text mentions this repository: 0204-*As rule C6 says."
 	sed -i '/C6/,+1d' "$T/top/patches/linux-7.3"/0204-*
 	sed -i 's/^+.*cookie;$/& \/* see perf_bpf_filter *\//' "$T/top/patches/linux-7.3"/0204-*
-	told_of "upstream text mentions this repository: 0204-*see perf_bpf_filter *"
+	refuses "upstream text mentions this repository: 0204-*see perf_bpf_filter *"
 	cp "$SCRIPTS/../patches/linux-7.3"/0204-* "$T/top/patches/linux-7.3"
 	sed -i '$i # The mutants show it.' "$sets/bpf"
-	told_of "upstream text mentions this repository: upstream/bpf:*mutants show it."
+	refuses "upstream text mentions this repository: upstream/bpf:*mutants show it."
 }
 
-@test "upstream: a Fixes: line in a wrong format" {
+@test "upstream: a Fixes: line in the wrong format is an error" {
 	real_sets
 	sed -i 's/^Fixes: \(.......\)..... /Fixes: \1 /' "$T/top/patches/linux-7.3"/0204-*
-	told_of "Fixes: requires 12 digits and (\"the subject\"): 0204-*"
+	refuses "Fixes: requires 12 digits and (\"the subject\"): 0204-*"
 }
 
-# patch_of NAME OLD NEW: from one tree to the next
+# patch_of NAME OLD NEW: prints a patch from tree OLD to tree NEW
 patch_of() {
 	printf 'From: A <a@b.example>\nSubject: [PATCH] %s: Do it\n\nSay why.\n\nTests: it.* in the selftests\nperf_bpf_filter.\n\n---\n' "$1"
 	(cd "$T" && diff -u --label a/kernel/core.c --label b/kernel/core.c "$2/kernel/core.c" "$3/kernel/core.c") || true
 }
 
-# A series of two patches side by side, in two sets; the second needs the first.
+# A series of two patches to adjacent lines, in two sets, of which the second needs the first.
 fake_sets() {
 	local dir=$T/top/patches/linux-7.3
 	sets=$T/top/patches/upstream
@@ -110,7 +110,7 @@ fake_sets() {
 	committed
 }
 
-@test "upstream: a set behind what it needs, people once, a letter, and no sign-off" {
+@test "upstream: writes sets in order, with cover letters and unique recipients, without sign-off" {
 	fake_sets
 	run "$T/top/scripts/upstream"
 	[ "$status" -eq 0 ] || { echo "$output"; false; }
@@ -126,12 +126,12 @@ fake_sets() {
 	! grep -qE 'perf_bpf_filter|^Signed-off-by:' */* || false
 }
 
-@test "upstream: a set that does not name what it needs; checkpatch; an old result does not stay" {
+@test "upstream: a missing NEEDS line and a checkpatch error fail, and old results are removed" {
 	fake_sets
 	mkdir -p "$T/top/dist/upstream/old"
 	sed -i '/NEEDS/d' "$sets/a-two"
 	run "$T/top/scripts/upstream"
-	one_line "upstream: git am does not take upstream/a-two: *kernel/core.c*"
+	one_line "upstream: git am rejects upstream/a-two: *kernel/core.c*"
 	[ ! -e "$T/top/dist/upstream" ]
 	sed -i '1a # NEEDS b-one' "$sets/a-two"
 	printf '#!/bin/sh\necho "0001.patch:9: WARNING: no"\nexit 1\n' >"$T/tree/scripts/checkpatch.pl"
@@ -140,7 +140,7 @@ fake_sets() {
 	[ ! -e "$T/top/dist/upstream" ]
 }
 
-@test "upstream: it is for the newest base alone" {
+@test "upstream: accepts no BASE" {
 	run "$SCRIPTS/upstream" 6.1
 	one_line "usage: upstream *"
 }

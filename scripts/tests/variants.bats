@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 load common
 
-# A repository of its own, with a series for a tree of four files; a guest that does $GUEST, which sees
-# its image, a copy of kernel/core.c, as $image.
+# A separate repository, with a series for a tree of four files. The guest runs $1, with the path of its
+# image, a copy of kernel/core.c, in $image.
 prepare() {
 	export ACCEL=tcg VERSION=6.1.9-1
 	fake_qemu
@@ -48,35 +48,35 @@ verb() {
 	run "$T/top/scripts/$name" "$@"
 }
 
-# told LINE...: all that was printed on stdout, TAP alone
-told() {
+# tap_is LINE...: the output has exactly these lines of TAP
+tap_is() {
 	diff <(printf '%s\n' "$@") <(grep -E '^(ok|not ok|[0-9]+\.\.)' <<<"$output")
 }
 
-@test "prefixes: each patch turns green what it says" {
+@test "prefixes: each patch must fix the tests that it names" {
 	prepare 'grep -q line30_two $image && results +t.a +t.b +t.c +t.full || results +t.a +t.b -t.c -t.full'
 	verb prefixes
 	[ "$status" -eq 0 ]
-	told 1..2 "ok 1 prefix 0001-one.patch: 1 tests turn green, 2 to go" "ok 2 prefix 0002-two.patch: 2 tests turn green, 0 to go"
+	tap_is 1..2 "ok 1 prefix 0001-one.patch: fixes 1 tests, 2 still fail" "ok 2 prefix 0002-two.patch: fixes 2 tests, 0 still fail"
 }
 
-@test "prefixes: a test that passed before, one that is claimed, a guest that is lost" {
+@test "prefixes: a new failure, a claimed test that fails, and a lost guest fail" {
 	prepare 'grep -q line30_two $image && results -t.a +t.b +t.c +t.full || results +t.a +t.b -t.c -t.full'
 	verb prefixes
 	[ "$status" -eq 1 ]
-	told 1..2 "ok 1 prefix 0001-one.patch: 1 tests turn green, 2 to go" \
+	tap_is 1..2 "ok 1 prefix 0001-one.patch: fixes 1 tests, 2 still fail" \
 		"not ok 2 prefix 0002-two.patch: fails what passed before: t.a"
 	prepare 'grep -q line30_two $image && results +t.a +t.b -t.c +t.full || results +t.a +t.b -t.c -t.full'
 	verb prefixes
-	told 1..2 "ok 1 prefix 0001-one.patch: 1 tests turn green, 2 to go" \
-		"not ok 2 prefix 0002-two.patch: fails what it claims: t.c"
+	tap_is 1..2 "ok 1 prefix 0001-one.patch: fixes 1 tests, 2 still fail" \
+		"not ok 2 prefix 0002-two.patch: fails tests that its patches name: t.c"
 	prepare 'exit'
 	verb prefixes
 	[ "$status" -eq 1 ]
 	[[ $output == *"not ok 1 prefix 0001-one.patch: boot ended with 11: boot: lost: "* ]]
 }
 
-@test "prefixes: what leaves the kernel as it is boots no guest, and must keep its word" {
+@test "prefixes: an unchanged kernel is not booted, but must pass the tests that its patches name" {
 	prepare 'echo booted >>"'"$T"'/boots"; grep -q line30_two $image && results +t.a +t.b -t.d || results +t.a +t.b -t.d'
 	for n in 15 35; do
 		printf -- "Tests: t.d in the selftests.\n\n---\n--- a/include/core.h\n+++ b/include/core.h\n@@ -$n +$n @@\n-int head$n;\n+int other$n;\n" \
@@ -87,12 +87,12 @@ told() {
 	echo t.d >>"$expect/stock-fails"
 	verb prefixes
 	[ "$status" -eq 1 ]
-	told 1..4 "ok 1 prefix 0001-one.patch: 3 tests turn green, 1 to go" "ok 2 prefix 0002-two.patch: 0 tests turn green, 1 to go" \
-		"ok 3 prefix 0015-other.patch: the same kernel" "not ok 4 prefix 0035-other.patch: fails what it claims: t.d"
+	tap_is 1..4 "ok 1 prefix 0001-one.patch: fixes 3 tests, 1 still fail" "ok 2 prefix 0002-two.patch: fixes 0 tests, 1 still fail" \
+		"ok 3 prefix 0015-other.patch: the same kernel" "not ok 4 prefix 0035-other.patch: fails tests that its patches name: t.d"
 	[ "$(wc -l <"$T/boots")" -eq 2 ]
 }
 
-@test "prefixes: a patch that does not apply, a tree that does not build" {
+@test "prefixes: a patch that does not apply and a tree that does not build are errors" {
 	prepare 'results +t.a'
 	sed -i 's/^-int line10;/-int line11;/' "$T/top/patches/linux-6.1/0001-one.patch"
 	verb prefixes
@@ -104,7 +104,7 @@ told() {
 	[[ ${lines[-1]} == "prefixes: 0001-one.patch: does not build; the log is $BUILD/"* ]]
 }
 
-@test "soak: the same verdicts, with what one preemption alone makes fail" {
+@test "soak: each boot must have the same results, and some tests fail only with one preemption mode" {
 	prepare '[[ $image == */patched/* ]] && results +t.a +t.b +t.c +t.full =t.skip ||
 		if [[ $append == *preempt=full* ]]; then results +t.a -t.b -t.c -t.full =t.skip; else results +t.a -t.b -t.c +t.full =t.skip; fi'
 	for kernel in stock patched; do
@@ -129,11 +129,11 @@ told() {
 	[[ $output == *"not ok 1 soak: patched, 1 CPUs, preempt=none: other tests failed: "*t.b* ]]
 	for boots in 0 x -1; do
 		verb soak 6.1 $boots
-		one_line "soak: how many boots? not '$boots'"
+		one_line "soak: N must be a number of at least 1, not '$boots'"
 	done
 }
 
-@test "mutants: killed by its tests, survived, killed with the kernel, and without what it says" {
+@test "mutants: a mutant that its tests kill, one that survives, one that crashes the kernel, one without fields" {
 	prepare 'grep -q line39_broken $image || exit
 		case $(cat "${verdict%/*}/command") in *oops*) say "perf_bpf_filter: test oops.d"; say "BUG: kernel NULL pointer dereference" ;; *t.b*) results -t.a -t.b ;; *t.c*) results +t.c =t.d ;; esac'
 	mkdir -p "$mutants/linux-6.1" "$mutants/linux-7.3"
@@ -154,28 +154,28 @@ told() {
 	done
 	verb mutants 6.1 killed survives dies
 	[ "$status" -eq 1 ]
-	told 1..3 "ok 1 mutant killed: killed by 2 tests: t.a t.b" "not ok 2 mutant survives: survived t.c" \
+	tap_is 1..3 "ok 1 mutant killed: killed by 2 tests: t.a t.b" "not ok 2 mutant survives: survived t.c" \
 		"ok 3 mutant dies: killed, the kernel crashed: oops.*"
 	verb mutants 6.1 elsewhere
 	one_line "mutants: elsewhere is for ARCH=arm64"
 	verb mutants 6.1 none
 	one_line "mutants: no such mutant: none (see *"
 
-	# That of another base, by name alone.
+	# A mutant in another base's folder can be named.
 	fake_series "$T/top/patches/linux-7.3"
 	sed 's/broken;/broken; /' "$mutants/linux-6.1/killed.patch" >"$mutants/linux-7.3/newer.patch"
 	verb mutants 6.1 newer killed
-	told 1..2 "ok 1 mutant newer: killed by 2 tests: t.a t.b" "ok 2 mutant killed: killed by 2 tests: t.a t.b"
+	tap_is 1..2 "ok 1 mutant newer: killed by 2 tests: t.a t.b" "ok 2 mutant killed: killed by 2 tests: t.a t.b"
 	rm -r "$T/top/patches/linux-7.3"
 	verb mutants 6.1 says-nothing
 	[ "$status" -eq 1 ]
 	[[ ${lines[-1]} == "mutants: "*"says-nothing.patch: no 'Fails:', 'Runs:' or 'Costs:' line" ]]
 	rm "$mutants/linux-6.1/says-nothing.patch" "$mutants/linux-6.1/survives.patch"
 	verb mutants 6.1
-	told 1..2 "ok 1 mutant dies: killed, the kernel crashed: oops.*" "ok 2 mutant killed: killed by 2 tests: t.a t.b"
+	tap_is 1..2 "ok 1 mutant dies: killed, the kernel crashed: oops.*" "ok 2 mutant killed: killed by 2 tests: t.a t.b"
 }
 
-@test "mutants: one of selftests/ runs from a patched copy, on the kernel with the series" {
+@test "mutants: a mutant of selftests/ runs from a patched copy, on the kernel with the series" {
 	prepare 'grep -q line30_two $image && [[ $image == */patched/* ]] || exit
 		read -r suite tests <"${verdict%/*}/command"
 		[[ $suite == */mutants/tool/selftests/perf_bpf_filter ]] && [ "$tests" = t.a ] || exit
@@ -186,7 +186,7 @@ told() {
 		"@@ -1 +1 @@" "-works();" "+broken();" >"$mutants/linux-6.1/tool.patch"
 	verb mutants 6.1
 	[ "$status" -eq 0 ]
-	told 1..1 "ok 1 mutant tool: killed by 1 tests: t.a"
+	tap_is 1..1 "ok 1 mutant tool: killed by 1 tests: t.a"
 	[ "$(cat "$T/top/selftests/gdb/main.cc")" = "works();" ]
 	[ ! -e "$work/mutants/tool/selftests" ]
 	echo 'other();' >"$T/top/selftests/gdb/main.cc"
@@ -195,7 +195,7 @@ told() {
 	[[ $output == *"mutants: tool: "*FAILED* ]]
 }
 
-@test "try: builds what changed, and runs the tests that match" {
+@test "try: rebuilds what has changed, and runs the tests that match" {
 	prepare 'cat "${verdict%/*}/command" >>"$output"; grep -q line30_two $image && results +t.a'
 	verb try 6.1 't.*' other
 	[ "$status" -eq 0 ]

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""Tables of what a stock and a patched guest may say, each with the complaints of the verdict. Prints TAP."""
+"""Tables of results of stock and patched guests, each with the complaints of the verdict. Prints TAP."""
 import pathlib
 import re
 import sys
@@ -16,7 +16,7 @@ TESTS = {"p": "pass", "f": "fail", "s": "skip"}
 
 
 def guest(tests, probe=(), reasons=()):
-    """A guest with the results "NAME=p ...", whose probe differs from that of a kernel without defects in @probe: a row
+    """A guest with the results "NAME=p ...". Its probe is that of a kernel without bugs, except for the rows in @probe:
     "ROW=WORD"; without a word, the row is missing."""
     run = {"error": None, "reasons": dict(reasons),
            "tests": {name: TESTS[result] for name, _, result in (test.partition("=") for test in tests.split())}}
@@ -30,7 +30,7 @@ def guest(tests, probe=(), reasons=()):
     return run
 
 
-# What stock fails or skips; the probe of stock; that of the patched kernel; the complaint.
+# The tests that stock fails or skips; the probe on stock; the probe on the patched kernel; the complaint.
 PROBES = (
     ("", "", "", None),
     ("sigio=f", "sigio=delivered", "", None),
@@ -42,38 +42,38 @@ PROBES = (
     ("-", "sigtrap=unavailable", "sigtrap=unavailable", None),
     *[("", "", f"{row}=", ("patched", f"the probe does not print {row}")) for row in ("sample", "hup", "step")],
     *[("", f"{row}=", "", ("stock", f"the probe does not print {row}")) for row in ("wakeup", "limit", "continue")],
-    ("", "", "other=suppressed", ("patched", "the probe prints 'other', which is none of its effects")),
-    ("", "other=delivered", "", ("stock", "the probe prints 'other', which is none of its effects")),
-    *[("", "", f"{row}={word}", ("patched", f"{row} is {word}, says the probe, not {right}"))
+    ("", "", "other=suppressed", ("patched", "the probe prints an unknown row 'other' in effects")),
+    ("", "other=delivered", "", ("stock", "the probe prints an unknown row 'other' in effects")),
+    *[("", "", f"{row}={word}", ("patched", f"the probe reports {word} for {row}, expected {right}"))
       for row, word, right in (
         ("sigio", "delivered", "suppressed"), ("limit", "suppressed", "untouched"),
         ("sample", "untouched", "suppressed"), ("sample", "works", "suppressed"),
         ("hup", "unknown", "suppressed"), ("hup", "unavailable", "suppressed"),
         ("step", "does not stop", "works"), ("step", "unavailable", "works"))],
-    ("-", "", "hup=unavailable", ("patched", "hup is unavailable, says the probe, not suppressed")),
-    ("hup=p", "hup=unavailable", "", ("stock", "hup is unavailable, says the probe, not suppressed")),
-    ("hup=s", "hup=unavailable", "", ("patched", "hup is suppressed, says the probe, not unavailable")),
-    ("hup=s", "", "hup=unavailable", ("stock", "hup is suppressed, says the probe, not unavailable")),
-    ("", "setsig=delivered", "", ("stock", "setsig is delivered, says the probe, not suppressed")),
-    ("setsig=f", "", "", ("stock", "setsig is suppressed, says the probe, not delivered")),
-    ("limit=f", "limit=delivered", "", ("stock", "limit is delivered, says the probe, not consumed")),
-    ("step=f", "", "", ("stock", "step is works, says the probe, not does not stop")),
-    ("step=f", "step=hits again", "", ("stock", "step is hits again, says the probe, not does not stop")),
+    ("-", "", "hup=unavailable", ("patched", "the probe reports unavailable for hup, expected suppressed")),
+    ("hup=p", "hup=unavailable", "", ("stock", "the probe reports unavailable for hup, expected suppressed")),
+    ("hup=s", "hup=unavailable", "", ("patched", "the probe reports suppressed for hup, expected unavailable")),
+    ("hup=s", "", "hup=unavailable", ("stock", "the probe reports suppressed for hup, expected unavailable")),
+    ("", "setsig=delivered", "", ("stock", "the probe reports delivered for setsig, expected suppressed")),
+    ("setsig=f", "", "", ("stock", "the probe reports suppressed for setsig, expected delivered")),
+    ("limit=f", "limit=delivered", "", ("stock", "the probe reports delivered for limit, expected consumed")),
+    ("step=f", "", "", ("stock", "the probe reports works for step, expected does not stop")),
+    ("step=f", "step=hits again", "", ("stock", "the probe reports hits again for step, expected does not stop")),
 )
 
 
 def probes(fails, stock, patched, complaint):
-    """All tests of the rows pass on both kernels but for @fails, or did not run ("-")."""
+    """All tests of the rows pass on both kernels except for @fails, or did not run ("-")."""
     tests = {test: row for rows in verdict.ROWS.values() for row, (test, *_) in rows.items()}
     results = dict(one.split("=") for one in fails.split()) if fails != "-" else {}
     ran = " ".join(f"{test}={results.get(row, 'p')}" for test, row in tests.items()) if fails != "-" else "a=p"
     listed = {test for test, row in tests.items() if results.get(row) == "f"}
-    said = verdict.judge(guest(ran, filter(None, [stock])), guest(ran.replace("=f", "=p"), filter(None, [patched])),
-                         verdict.Expected(listed))
-    return said, [(complaint[0], None, complaint[1])] if complaint else []
+    got = verdict.judge(guest(ran, filter(None, [stock])), guest(ran.replace("=f", "=p"), filter(None, [patched])),
+                        verdict.Expected(listed))
+    return got, [(complaint[0], None, complaint[1])] if complaint else []
 
 
-# The result of a test, which stock passes or skips, and its list; the complaint.
+# The result of a test that stock passes; the list of skips; the complaint.
 NO_BTF = Skip("no BTF", False)
 SKIPS: typing.Tuple = (
     ("s", {"b": NO_BTF}, None),
@@ -84,18 +84,18 @@ SKIPS: typing.Tuple = (
     ("p", {"b": NO_BTF}, "is listed as skipped, but was not"),
     ("s", {}, "is skipped, but is not listed as skipped: no BTF"),
     ("s", None, "is skipped, but stock ran it"),
-    ("s", {"b": Skip("no kprobes", False)}, "is skipped for another reason than is listed: no BTF"),
-    ("s", {"b": Skip("no kprobes", True)}, "is skipped for another reason than is listed: no BTF"),
+    ("s", {"b": Skip("no kprobes", False)}, "is skipped for a reason other than the listed one: no BTF"),
+    ("s", {"b": Skip("no kprobes", True)}, "is skipped for a reason other than the listed one: no BTF"),
 )
 
 
 def skips(result, listed, complaint):
-    said = verdict.judge(guest("a=p b=p"), guest(f"a=p b={result}", reasons={"b": "no BTF"} if result == "s" else {}),
-                         verdict.Expected(set(), skips=listed))
-    return said, [("patched", "b", complaint)] if complaint else []
+    got = verdict.judge(guest("a=p b=p"), guest(f"a=p b={result}", reasons={"b": "no BTF"} if result == "s" else {}),
+                        verdict.Expected(set(), skips=listed))
+    return got, [("patched", "b", complaint)] if complaint else []
 
 
-# The suite's tests; the patterns that were run, or none; what did not run, of kernels that ran a, b and oops.fork.
+# The suite's tests; the patterns that were run, or none; the complaint, for kernels that ran a, b and oops.fork.
 SUITE = (
     ("a b oops.fork", "", None),
     ("a b oops.fork gdb.arrival", "", None),
@@ -107,29 +107,29 @@ SUITE = (
 
 
 def suites(names, patterns, complaint):
-    """Without patterns, stock does not run oops.*."""
+    """Without patterns, the stock kernel does not run oops.*."""
     whole = [suite.chosen(names.split(), patterns.split() or default) for default in (["*"], ["*", "oops.*"])]
     run = [guest(tests) for tests in ("a=p b=p" if not patterns else "a=p b=p oops.fork=p", "a=p b=p oops.fork=p")]
-    said = verdict.judge(*run, verdict.Expected(set(), suite=whole))
-    return said, [(kernel, None, complaint.format(len(its))) for kernel, its in zip(("stock", "patched"), whole)
+    got = verdict.judge(*run, verdict.Expected(set(), suite=whole))
+    return got, [(kernel, None, complaint.format(len(its))) for kernel, its in zip(("stock", "patched"), whole)
                   if complaint]
 
 
-# How oops.exec and oops.fork are listed: "d" dies, "f" fails; the results in each guest; the complaints.
+# How oops.exec and oops.fork are listed ("d": crashes, "f": fails); the results in each guest; the complaints.
 CRASHES: typing.Tuple = (
     ("dd", ["exec=d", "fork=d"], []),
     ("dd", ["exec=d"], []),
     ("df", ["exec=d", "fork=f"], []),
     ("df", ["exec=d"], []),
-    ("dd", [], ["exec: is listed as crashing the kernel and did not: not run",
-                "fork: is listed as crashing the kernel and did not: not run"]),
+    ("dd", [], ["exec: is listed as crashing the kernel, but the result is: not run",
+                "fork: is listed as crashing the kernel, but the result is: not run"]),
     ("dd", ["exec=p fork=d"], []),
-    ("dd", ["exec=p", "fork=d"], ["exec: is listed as crashing the kernel and did not: pass"]),
-    ("dd", ["exec=d", "fork=f"], ["fork: is listed as crashing the kernel and did not: fail"]),
-    ("dd", ["exec=d", "exec=d"], ["fork: is listed as crashing the kernel and did not: not run"]),
+    ("dd", ["exec=p", "fork=d"], ["exec: is listed as crashing the kernel, but the result is: pass"]),
+    ("dd", ["exec=d", "fork=f"], ["fork: is listed as crashing the kernel, but the result is: fail"]),
+    ("dd", ["exec=d", "exec=d"], ["fork: is listed as crashing the kernel, but the result is: not run"]),
     ("fd", ["fork=d"], []),
-    ("df", ["exec=d", "fork=d"], ["fork: is listed as failing and did not: dies"]),
-    ("df", ["exec=d", "fork=s"], ["fork: is listed as failing and did not: skip"]),
+    ("df", ["exec=d", "fork=d"], ["fork: is listed as failing, but the result is: dies"]),
+    ("df", ["exec=d", "fork=s"], ["fork: is listed as failing, but the result is: skip"]),
     ("dd", ["exec=d", "fork=d", "query=d"], ["query: crashes the kernel, but is not listed"]),
     ("dd", ["exec=d", "fork=d", "query=f"], ["query: fails, but is not listed"]),
     ("dd", ["exec=d", "fork=d", "hang"], ["*: hang"]),
@@ -141,12 +141,12 @@ def crashes(how, guests, complaints):
     ran = [({f"oops.{name}": results[result] for name, result in (test.split("=") for test in tests.split())}, None)
            if "=" in tests else ({}, tests) for tests in guests]
     survived = {name for name, one in zip(("oops.exec", "oops.fork"), how) if one == "f"}
-    said, _ = verdict.judge_oops(verdict.Expected({"oops.exec", "oops.fork"}, survived), ran)
-    return said, [("stock", *f"oops.{complaint}".split(": ", 1)) for complaint in complaints]
+    got, _ = verdict.judge_oops(verdict.Expected({"oops.exec", "oops.fork"}, survived), ran)
+    return got, [("stock", *f"oops.{complaint}".split(": ", 1)) for complaint in complaints]
 
 
-# What a mutant must fail; what the tests say: "NAME=p", "f" by an expectation, "e" by an error, "v" without a verdict,
-# "s"; the test in which the kernel crashed; the tests that notice; why it survives.
+# The tests that a mutant must fail; the results: "NAME=p" (pass), "f" (failed expectation), "e" (error), "v" (no
+# verdict) or "s" (skip); the test during which the kernel crashed; the tests that notice; why the mutant survives.
 MUTANTS: typing.Tuple = (
     ("a b", "a=f b=f", None, ["a", "b"], []),
     ("a b", "a=f b=p", None, ["a"], ["b"]),
@@ -175,18 +175,18 @@ LINES = {"p": "ok 1 {}", "s": "ok 1 {} # SKIP", "f": "# {0}: expected 1 hit, got
          "v": "# {0}: expected a verdict within 30 s, got none\nnot ok 1 {0}"}
 
 
-def mutants(names, said, crashed, notice, survives):
-    output = "".join(LINES[result].format(name) + "\n" for name, result in (test.split("=") for test in said.split()))
+def mutants(names, got, crashed, notice, survives):
+    output = "".join(LINES[result].format(name) + "\n" for name, result in (test.split("=") for test in got.split()))
     ran = types.SimpleNamespace(output=output, results=ktap.Said.of(output), crashed=crashed)
     return verdict.killers(names.split(), ran), (notice, survives)
 
 
-# What the kernel without a mutant says; what is said with it; the outcome; how it is noticed.
+# The results without a mutant; those with it; the outcome; how the mutant is noticed.
 GENERATED = (
     ("a=p b=p", "a=p b=p", "passed", None),
     ("a=p b=s", "a=p b=s", "passed", None),
     ("a=p b=p", "a=p b=f", "failed", "b fails: expected 1 hit, got 2 (t.cc:1)"),
-    # It was stopped at its first failure.
+    # The run stopped at its first failure.
     ("a=p b=p", "a=f", "passed", "a fails: expected 1 hit, got 2 (t.cc:1)"),
     ("a=p b=p", "a=p b=s", "passed", "b: skip, not pass"),
     ("a=p b=s", "a=p b=p", "passed", "b: pass, not skip"),
@@ -199,18 +199,18 @@ GENERATED = (
 )
 
 
-def generated(expected, said, outcome, notice):
+def generated(expected, got, outcome, notice):
     def pairs(text):
         return [test.split("=") for test in text.split()]
 
     splat = outcome == "splat"
-    ran = types.SimpleNamespace(output="".join(LINES[result].format(name) + "\n" for name, result in pairs(said)),
+    ran = types.SimpleNamespace(output="".join(LINES[result].format(name) + "\n" for name, result in pairs(got)),
                                 outcome=outcome, crashed="b" if splat else None, splats=["BUG: x"] * splat)
     return verdict.differs({name: TESTS[result] for name, result in pairs(expected)}, ran), notice
 
 
 def words():
-    """The rows and words are those of the probe's source."""
+    """The rows and words of verdict.py must be those in the probe's source."""
     source = "".join((TOP / "selftests" / file).read_text()
                      for file in ("lib/effects.cc", "lib/effects.h", "probe/stops.cc"))
     rows = [set(re.findall(pattern, source, re.M)) for pattern in (r'\.id = "(\w+)"', r'^\t\{ "(\w+)", ')]
@@ -223,8 +223,8 @@ def main():
     for table, judged in ((PROBES, probes), (SKIPS, skips), (SUITE, suites), (CRASHES, crashes), (MUTANTS, mutants),
                           (GENERATED, generated), ([()], words)):
         for row in table:
-            said, wanted = judged(*row)
-            tap.test(said == wanted, f"{judged.__name__} {row}" + ("" if said == wanted else f": {said}, not {wanted}"))
+            got, wanted = judged(*row)
+            tap.test(got == wanted, f"{judged.__name__} {row}" + ("" if got == wanted else f": {got}, not {wanted}"))
     return tap.end()
 
 

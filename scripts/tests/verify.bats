@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: GPL-2.0
 load common
 
-@test "verify: no such base" {
+@test "verify: an unknown base is refused" {
 	run "$SCRIPTS/verify" 4.19
 	one_line "verify: no such base: 4.19 (available: *6.1*)"
 }
 
-@test "verify: two at once" {
+@test "verify: a second run at the same time is refused" {
 	mkdir -p "$BUILD"
 	exec 8>"$BUILD/.lock"
 	flock 8
@@ -16,7 +16,7 @@ load common
 	one_line "verify: another run (process $$) is using $BUILD; *"
 }
 
-@test "verify: what make check has started does not wait for the lock of make check" {
+@test "verify: a run that make check started does not wait for make check's lock" {
 	command_is dpkg-query 'echo installed'
 	mkdir -p "$BUILD"
 	exec 8>"$BUILD/.lock"
@@ -28,9 +28,9 @@ load common
 	one_line "verify: another run *"
 }
 
-@test "verify: what a killed run left behind is waited for" {
+@test "verify: waits for the children of a killed run" {
 	mkdir -p "$BUILD"
-	sleep 0 & # a process that is no more
+	sleep 0 & # a process that has exited
 	wait $!
 	echo $! >"$BUILD/.lock"
 	(flock 8; sleep 2) 8>>"$BUILD/.lock" 3>&- &
@@ -41,7 +41,7 @@ load common
 	[[ ${lines[1]} == "verify: KSRC=$T is not a kernel tree"* ]]
 }
 
-@test "verify: KSRC that is no kernel tree, or another version" {
+@test "verify: a KSRC that is no kernel tree, or of another version, is refused" {
 	command_is dpkg-query 'echo installed'
 	KSRC=$T run "$SCRIPTS/verify" 6.1
 	one_line "verify: KSRC=$T is not a kernel tree *"
@@ -50,7 +50,7 @@ load common
 	one_line "verify: KSRC=$T/tree is Linux 5.10.1, but BASE is 6.1; set BASE=5.10"
 }
 
-@test "KSRC: each verb takes the user's tree, as far as that is the one of its base" {
+@test "KSRC: each verb uses the user's tree, if it is of the right base" {
 	command_is dpkg-query 'echo installed'
 	fake_tree "$T/tree" 6.6.1
 	for verb in series-check prefixes mutants debug faults peers kabi; do
@@ -59,14 +59,14 @@ load common
 	done
 	VERSION=6.1.9-1 KSRC=$T/tree run "$SCRIPTS/mutants" 6.1
 	one_line "mutants: KSRC=$T/tree is Linux 6.6.1, but BASE is 6.1; set BASE=6.6"
-	# Of kernel.org, without a mirror; the fake tree takes no patch.
+	# The base is from kernel.org, but KSRC needs no mirror. The patches do not apply to the fake tree.
 	unset KERNEL_MIRROR
 	KSRC=$T/tree run "$SCRIPTS/series-check" --fast 6.6
 	[[ $output == *"not ok"*"series 6.6"* && $output != *KERNEL_MIRROR* ]]
 	cmp "$T/tree/kernel/core.c" "$BUILD"/ksrc-*/stock/kernel/core.c
 }
 
-@test "verify: results of an earlier run are gone as soon as one starts" {
+@test "verify: a new run removes the results of an earlier one first" {
 	command_is dpkg-query 'echo installed'
 	mkdir -p "$BUILD"
 	echo '{"verdict": "pass"}' >"$BUILD/results-6.1.json"
@@ -74,14 +74,14 @@ load common
 	[ ! -e "$BUILD/results-6.1.json" ]
 }
 
-@test "deps: a normal user gets the one line to run" {
+@test "deps: without root, prints the command to run in one line" {
 	command_is dpkg-query '[[ $* == *quilt* ]] || echo installed'
 	command_is id 'echo 1000'
 	run "$SCRIPTS/deps"
 	one_line "deps: packages are missing; run: sudo apt-get install --no-install-recommends quilt"
 }
 
-@test "deps: without dpkg it is the tools that count" {
+@test "deps: without dpkg, looks for the tools" {
 	mkdir "$T/only"
 	for tool in bash dirname realpath mkdir; do ln -s "$(command -v "$tool")" "$T/only"; done
 	# shellcheck disable=SC2016
@@ -95,7 +95,7 @@ load common
 	one_line "deps: install quilt, and the static libraries *"
 }
 
-@test "deps: root has them installed, and sees what apt says when it cannot" {
+@test "deps: as root, installs the packages, and prints apt's error if that fails" {
 	command_is dpkg-query '[[ $* == *quilt* ]] || echo installed'
 	command_is id 'echo 0'
 	command_is apt-get 'echo "$*" >>"'"$T"'/apt"'
@@ -107,7 +107,7 @@ load common
 	[[ $output == *"E: no network"* && ${lines[-1]} == "deps: apt-get failed; the whole log is $BUILD/apt.log" ]]
 }
 
-@test "make: help is the default and fits on a screen, help-all names every verb" {
+@test "make: help is the default and fits on a screen; help-all lists every verb" {
 	run make --no-print-directory -C "$SCRIPTS/.."
 	[ "$status" -eq 0 ] && [ "$(wc -l <<<"$output")" -le 24 ]
 	run make --no-print-directory -C "$SCRIPTS/.." help-all
@@ -117,7 +117,7 @@ load common
 	done
 }
 
-@test "verify: a build folder that cannot be written is one line" {
+@test "verify: a read-only build folder is reported in one line" {
 	mkdir "$BUILD"
 	mount -t tmpfs -o ro tmpfs "$BUILD" 2>/dev/null || skip "cannot mount a tmpfs"
 	run "$SCRIPTS/verify" 6.1
@@ -125,7 +125,7 @@ load common
 	one_line "verify: cannot write to $BUILD"
 }
 
-@test "verify: a lock that a killed run left behind, or rubbish in it, stops no run" {
+@test "verify: a stale lock file, whatever its contents, does not block a run" {
 	command_is dpkg-query 'echo installed'
 	mkdir "$BUILD"
 	for rubbish in 1 $$ -1 '' 'a b c'; do
@@ -135,7 +135,7 @@ load common
 	done
 }
 
-@test "verify: a file of KSRC that changes to an older one is copied as new" {
+@test "verify: a file of KSRC that is replaced by an older one is copied with a new timestamp" {
 	command_is dpkg-query 'echo installed'
 	fake_tree "$T/tree"
 	KSRC=$T/tree run "$SCRIPTS/verify" 6.1
@@ -143,7 +143,7 @@ load common
 	cmp "$T/tree/kernel/core.c" "$copy/kernel/core.c"
 	touch "$T/stamp"
 	sleep 0.1
-	# Of the same length, as patch -R or "mv core.c.orig core.c" may leave it.
+	# The file has the same size, as after patch -R or "mv core.c.orig core.c".
 	sed -i 's/line10;/line99;/' "$T/tree/kernel/core.c"
 	touch -d '1 day ago' "$T/tree/kernel/core.c"
 	KSRC=$T/tree run "$SCRIPTS/verify" 6.1
@@ -152,13 +152,13 @@ load common
 	[ "$copy/include/core.h" -ot "$T/stamp" ]
 }
 
-# What a verify of this base has found: a verdict about $2.
+# found VERDICT SUBJECT: writes the results of make verify BASE=6.1.
 found() {
 	mkdir -p "$BUILD"
 	printf '{\n "verdict": "%s",\n "of": "%s",\n "complaints": [], "stock": {"logs": "elsewhere/stock-boot"}}\n' "$1" "$2" >"$BUILD/results-6.1.json"
 }
 
-@test "dist: only what was measured with the patches and tests that are here, and holds" {
+@test "dist: requires a successful measurement of the current patches and tests" {
 	now=$(bash -c ". '$SCRIPTS/lib.sh'; lab subject 6.1")
 	found fail "$now"
 	run "$SCRIPTS/dist" 6.1
@@ -172,9 +172,9 @@ found() {
 	one_line "dist: the measurement was made on another kernel than $BUILD/linux-6.1.9-1; run make verify BASE=6.1 again"
 }
 
-@test "Ctrl-C ends a script with all that it has started" {
+@test "Ctrl-C terminates a script and all its children" {
 	cd "$SCRIPTS"
-	# What the shell of this test starts would be deaf to it.
+	# The test's shell starts background commands with SIGINT ignored, so reset it.
 	setsid env --default-signal=INT python3 -B -c "from lab import tree; tree.progress('a', ['sh', '-c', 'sleep 60; :'], '$T/log')" &
 	for ((i = 0; i < 100; i++)); do ! pgrep -s $! -x sleep >/dev/null || break; sleep 0.1; done
 	kill -INT -- -$!
@@ -188,7 +188,7 @@ found() {
 	return 1
 }
 
-@test "what a verdict is about changes with every patch, test and option, but not with a message" {
+@test "the subject of a verdict changes with every patch, test and option, but not with a message" {
 	mkdir "$T/repo"
 	(cd "$SCRIPTS/.." && cp -r scripts patches selftests Kconfig.fragment "$T/repo")
 	subject() { bash -c ". '$T/repo/scripts/lib.sh'; lab subject 6.1"; }
