@@ -141,9 +141,9 @@ static Masks masks_of(pid_t pid, pid_t tid)
 
 /*
  * The SIGTRAP of a hit stays pending in a thread that blocks it, and does not stop the thread. The
- * C library blocks all signals while it creates or ends a thread, including its two internal
- * signals that sigfillset(3) leaves out. Which signals a new thread blocks afterwards cannot be
- * seen.
+ * C library blocks all signals while it creates or ends a thread and in posix_spawn(3), including
+ * its two internal signals that sigfillset(3) leaves out. Which signals a new thread blocks
+ * afterwards cannot be seen.
  */
 static std::string why_not_in_all_threads(pid_t pid)
 {
@@ -154,9 +154,8 @@ static std::string why_not_in_all_threads(pid_t pid)
 
 		if (blocked & TRAP)
 			return (blocked & LIBRARY) == LIBRARY
-				       ? "is in a process with a thread that is starting or "
-					 "ending, "
-					 "and may block SIGTRAP"
+				       ? "is in a process with a thread that is starting, ending "
+					 "or creating a process, and may block SIGTRAP"
 				       : "is in a process with a thread that blocks SIGTRAP";
 	}
 	return "";
@@ -269,7 +268,7 @@ std::string Breakpoints::insert(const Place &place, const std::string &request,
 				const Registers &registers)
 {
 	const auto known = filtered_.find(place);
-	std::string why = why_not_in_all_threads(place.pid);
+	std::string why = vforked_.contains(place.pid) ? "" : why_not_in_all_threads(place.pid);
 
 	if (!why.empty())
 		return why;
@@ -404,8 +403,21 @@ void Breakpoints::forked(pid_t parent, pid_t child)
 	gdbserver_.insert(gdbserver.begin(), gdbserver.end());
 }
 
+std::vector<std::string> Breakpoints::vforked(pid_t parent, pid_t child)
+{
+	std::vector<std::string> requests;
+
+	forked(parent, child);
+	vforked_.insert(child);
+	for (auto &[place, filtered] : filtered_)
+		if (place.pid == child)
+			requests.push_back(filtered.request);
+	return requests;
+}
+
 void Breakpoints::forget(pid_t pid)
 {
+	vforked_.erase(pid);
 	const auto is_of_pid = [&](const auto &place) { return place.pid == pid; };
 
 	std::erase_if(filtered_, [&](const auto &entry) { return is_of_pid(entry.first); });
@@ -418,4 +430,5 @@ void Breakpoints::forget_all()
 	filtered_.clear();
 	gdbserver_.clear();
 	addresses_.clear();
+	vforked_.clear();
 }

@@ -65,6 +65,14 @@ public:
 
 	/* A new process has what gdb has inserted in its parent, but no events yet. */
 	void forked(pid_t parent, pid_t child);
+	/*
+	 * The same for vfork(2), by which the child shares the memory of its parent. Returns the
+	 * requests to insert() for the child at once.
+	 *
+	 * insert() does not refuse such a child because it blocks SIGTRAP, as posix_spawn(3) does:
+	 * gdbserver would write a breakpoint into the memory of the parent, and leave it there.
+	 */
+	std::vector<std::string> vforked(pid_t parent, pid_t child);
 	/* The process has exited, was detached, or runs another program. */
 	void forget(pid_t pid);
 	void forget_all();
@@ -94,5 +102,6 @@ private:
 	std::map<Place, Filtered> filtered_;
 	std::set<Place> gdbserver_;
 	std::set<std::pair<pid_t, uint64_t>> addresses_;
+	std::set<pid_t> vforked_; /* children that share the memory of their parent */
 	size_t slots_; /* for breakpoints, that a task has on this machine */
 };

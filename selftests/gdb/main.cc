@@ -160,10 +160,13 @@ constexpr int PATIENCE = 1000;
 /* Milliseconds until the SIGTRAP of a hit is pending in a thread that blocks it. */
 constexpr int LOOK_AGAIN = 100;
 
-/* SIGIO, which says that a condition holds: readable once it has come. */
-Fd sigio_fd()
+/*
+ * SIGIO says that a condition holds. SIGTERM and SIGHUP end the session like the end of gdb does:
+ * if they terminated perf_bpf_gdb at once, gdbserver and its program would stay.
+ */
+Fd signals_fd()
 {
-	const sigset_t set = set_of({ SIGIO });
+	const sigset_t set = set_of({ SIGIO, SIGTERM, SIGHUP });
 
 	sigprocmask(SIG_BLOCK, &set, nullptr);
 	return Fd(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
@@ -175,7 +178,7 @@ public:
 	Proxy(Connection gdb, Connection server, const std::string &missing)
 		: gdb_(std::move(gdb))
 		, server_(std::move(server))
-		, accepted_(sigio_fd())
+		, signals_(signals_fd())
 		, filters_(missing.empty())
 		, missing_(missing)
 	{
@@ -205,7 +208,9 @@ private:
 	void before(const std::string &request);
 	void after(const std::string &request, const std::string &reply);
 	void not_taken(const std::string &request);
+	void vforked(pid_t parent, pid_t child);
 	bool report(const std::string &request);
+	bool signalled();
 	void look_for_threads_that_do_not_stop();
 	/* Returns the reply for gdb. */
 	std::string stopped(std::string reply);
@@ -216,7 +221,7 @@ private:
 	};
 
 	Connection gdb_, server_;
-	const Fd accepted_;
+	const Fd signals_;
 	bool look_again_ = false; /* the SIGTRAP follows SIGIO, when the thread leaves the kernel */
 	const bool filters_;
 	const std::string missing_;
@@ -240,13 +245,13 @@ bool Proxy::pass_on()
 			 { server_.in(), POLLIN, 0 },
 			 output(gdb_),
 			 output(server_),
-			 { accepted_.get(), POLLIN, 0 } };
+			 { signals_.get(), POLLIN, 0 } };
 	const int ready = poll(fds, std::size(fds), look_again_ ? LOOK_AGAIN : -1);
 
 	if (ready < 0)
 		return errno == EINTR;
-	if (fds[4].revents || (look_again_ && !ready))
-		look_for_threads_that_do_not_stop();
+	if ((fds[4].revents || (look_again_ && !ready)) && !signalled())
+		return false;
 	if (fds[2].revents)
 		gdb_.write_some();
 	if (fds[3].revents)
@@ -262,11 +267,20 @@ bool Proxy::pass_on()
 	return !gdb_.stuck() && !server_.stuck();
 }
 
-void Proxy::look_for_threads_that_do_not_stop()
+/* False if a signal ends the session. */
+bool Proxy::signalled()
 {
 	signalfd_siginfo info;
 
-	look_again_ = read(accepted_.get(), &info, sizeof(info)) > 0;
+	look_again_ = read(signals_.get(), &info, sizeof(info)) > 0;
+	if (look_again_ && info.ssi_signo != SIGIO)
+		return false;
+	look_for_threads_that_do_not_stop();
+	return true;
+}
+
+void Proxy::look_for_threads_that_do_not_stop()
+{
 	for (pid_t tid : breakpoints_.threads_that_do_not_stop())
 		if (not_stopped_.insert(tid).second)
 			say("thread %d has hit a breakpoint whose condition holds, but does not "
@@ -479,6 +493,20 @@ void Proxy::from_server(const Packet &packet)
 	after(request.data, reply);
 }
 
+/*
+ * Until it executes a program, the child runs in the memory of its parent. gdb takes all
+ * breakpoints of the parent to be inserted there, so they are opened on the child as well.
+ */
+void Proxy::vforked(pid_t parent, pid_t child)
+{
+	for (const std::string &request : breakpoints_.vforked(parent, child)) {
+		const std::optional<PlaceRequest> parsed = parse_place(request, child);
+
+		if (parsed)
+			breakpoints_.insert(parsed->place, request, parsed->conditions, registers_);
+	}
+}
+
 std::string Proxy::stopped(std::string reply)
 {
 	const std::string text = plain(reply);
@@ -501,9 +529,10 @@ std::string Proxy::stopped(std::string reply)
 		return reply;
 	if (!non_stop_)
 		current_ = *pid;
-	for (const char *fork : { "fork", "vfork" })
-		if (const std::optional<pid_t> child = process_of(stop.field(fork)))
-			breakpoints_.forked(*pid, *child);
+	if (const std::optional<pid_t> child = process_of(stop.field("fork")))
+		breakpoints_.forked(*pid, *child);
+	if (const std::optional<pid_t> child = process_of(stop.field("vfork")))
+		vforked(*pid, *child);
 	if (stop.fields.contains("exec"))
 		breakpoints_.forget(*pid);
 

@@ -165,6 +165,7 @@ private:
 		const std::string tracee = file_of_own_folder("perf_bpf_gdb_tracee"),
 				  text = "set confirm off\nset pagination off\nset width 0\n"
 					 "set sysroot /\nset breakpoint pending on\n"
+					 "set remotetimeout 60\n"
 					 "set remotelogfile /proc/self/fd/" +
 					 std::to_string(packets_.get()) +
 					 "\n"
@@ -332,6 +333,28 @@ void check_threads()
 	EXPECT_FALSE(gdb.has_said("received signal SIGTRAP"), "SIGTRAP that gdb cannot explain");
 	expect_few_switches(gdb);
 	expect_translated(gdb);
+}
+
+/*
+ * The child of posix_spawn(3) runs in the memory of its parent, and blocks all signals: gdbserver
+ * must not leave a breakpoint there.
+ */
+void check_spawned()
+{
+	constexpr char to_the_end[] = "spawn: 89700";
+	Gdb gdb("break work if i == 120 || i == 220\n"
+		"run spawn 300\n"
+		"printf \"mark parent %d\\n\", i\n"
+		"continue\n"
+		"printf \"mark parent %d\\n\", i\n"
+		"continue\n"
+		"printf \"mark exit %d\\n\", $_exitcode\n"
+		"set follow-fork-mode child\n"
+		"run spawn 300\n"
+		"printf \"mark child %d\\n\", $_exitcode\n");
+
+	gdb.expect_marks({ "parent 120", "parent 220", "exit 0", "child 0" });
+	EXPECT_EQ(gdb.times_said(to_the_end), 2, "processes that run to their end");
 }
 
 void check_processes()
@@ -808,6 +831,9 @@ const struct Session {
 	  check_arrival },
 	{ "operands", "conditions read registers, locals, globals and memory behind pointers",
 	  check_operands },
+	{ "spawned",
+	  "a process that starts programs runs to its end, whichever process gdb follows",
+	  check_spawned },
 	{ "threads", "a condition stops the right thread, one that starts later as well",
 	  check_threads },
 	{ "processes", "conditions follow fork and exec as gdb is set up to follow them",

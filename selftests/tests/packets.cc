@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/ptrace.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -142,6 +143,13 @@ public:
 	{
 		::send(server_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
 		EXPECT_STATUS(proxy_.wait(), 0, "perf_bpf_gdb gives up");
+	}
+	/* perf_bpf_gdb gets a signal, and ends the session. */
+	void ended_by(int sig)
+	{
+		kill(proxy_.pid(), sig);
+		EXPECT_STATUS(proxy_.wait(), 0, "perf_bpf_gdb after a signal");
+		EXPECT_EQ(take(server_, 1000).size(), 0, "bytes for gdbserver before the end");
 	}
 	/* The end of gdb, and what was said on stderr. */
 	std::string end()
@@ -360,12 +368,23 @@ const Bytecode bytecodes[] = {
 	{ "1 << -1 == 99", "2201 22ff1608 09 2263 13 27", Bytecode::ACCEPTS },
 	{ "-1 < 1", "22ff1608 2201 14 27", Bytecode::ACCEPTS },
 	{ "-1 < 1, unsigned", "22ff1608 2201 15 27", Bytecode::REJECTS },
+	{ "1 < 1, unsigned", "2201 2201 15 27", Bytecode::REJECTS },
+	{ "-1 >> 63 == 1, unsigned", "22ff1608 223f 0b 2201 13 27", Bytecode::ACCEPTS },
+	{ "4000000010 == 4000000010, 32 and 64 bits", "24ee6b280a 2500000000ee6b280a 13 27",
+	  Bytecode::ACCEPTS },
+	{ "the smallest number / -1 == itself", "2201 223f 09 28 22ff1608 05 13 27",
+	  Bytecode::ACCEPTS },
+	{ "7 5 duplicated is 7 5 5", "2207 2205 28 02 220a 13 27", Bytecode::ACCEPTS },
+	{ "5 7 popped is 5", "2205 2207 29 2205 13 27", Bytecode::ACCEPTS },
 	{ "1 2 5 rotated is 5 1 2", "2201 2202 2205 33 03 04 22fb1608 13 27", Bytecode::ACCEPTS },
 	{ "7 2 swapped is 2 7", "2207 2202 2b 03 22fb1608 13 27", Bytecode::ACCEPTS },
 	{ "1 of 9 2 picked is 9", "2209 2202 3201 03 04 22c11608 13 27", Bytecode::ACCEPTS },
 	{ "a jump over 0", "2201 210007 2200 27", Bytecode::ACCEPTS },
 	{ "0 does not jump", "2200 200008 2201 27 2200 27", Bytecode::ACCEPTS },
 	{ "1 jumps", "2201 200008 2201 27 2200 27", Bytecode::REJECTS },
+	{ "0 before a jump is the result", "2200 200008 2200 27 2201 27", Bytecode::REJECTS },
+	{ "no end", "2201", Bytecode::PASSED_ON },
+	{ "a jump into an operand", "2201 200006 2201 27", Bytecode::PASSED_ON },
 	{ "a loop of three rounds", "2203 2201 03 28 200002 0e 27", Bytecode::PASSED_ON },
 	{ "a jump to itself", "210000", Bytecode::PASSED_ON },
 	{ "a jump to the start", "2201 200000 2201", Bytecode::PASSED_ON },
@@ -658,6 +677,44 @@ TEST("packets.malformed", "C1", "perf_bpf_gdb survives what no gdb and no gdbser
 		last += between.take_for_server(100);
 	EXPECT_TRUE(last.find(framed("qC")) != last.npos, "a packet passes after all that");
 	between.end();
+}
+
+/* Otherwise gdb's peer could send SIGTRAP to any process of the user. */
+TEST("packets.untraced", "C15",
+     "gdbserver gets the condition of a breakpoint in a process that is not traced")
+{
+	need_rejected_sigtrap();
+
+	Child process([] {
+		for (;;) {
+			hit(0);
+			usleep(1000);
+		}
+		return 0;
+	});
+	Between between;
+	char insert[64];
+
+	get_ready(between, process.pid());
+	snprintf(insert, sizeof(insert), "Z0,%lx,1;X3,220127",
+		 reinterpret_cast<unsigned long>(hit));
+	between.exchange(insert, "OK");
+	usleep(10'000);
+	EXPECT_EQ(waitpid(process.pid(), nullptr, WNOHANG), 0, "processes that have ended");
+	kill(process.pid(), SIGKILL);
+	process.wait();
+	between.end();
+}
+
+/* Otherwise gdbserver and the program would stay. */
+TEST("packets.signals", "C1", "SIGTERM and SIGHUP end perf_bpf_gdb like the end of gdb")
+{
+	for (int sig : { SIGTERM, SIGHUP }) {
+		Between between;
+
+		between.stop_acks();
+		between.ended_by(sig);
+	}
 }
 
 } // namespace

@@ -126,6 +126,17 @@ static void run_fork(long n)
 	       WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
 }
 
+/* system(3) is posix_spawn(3), whose child shares the memory of its parent until it executes. */
+static void run_spawn(long n)
+{
+	for (long i = 0; i < n; i++) {
+		work(i, 0);
+		if (i % 100 == 50 && system("true"))
+			exit(1);
+	}
+	printf("spawn: %ld\n", total);
+}
+
 static void run_library(long n)
 {
 	char path[PATH_MAX + 32], *end;
@@ -269,6 +280,8 @@ int main(int argc, char **argv)
 		run_fork(n);
 	else if (!strcmp(what, "exec"))
 		execl("/proc/self/exe", argv[0], "loop", argv[2], NULL);
+	else if (!strcmp(what, "spawn"))
+		run_spawn(n);
 	else if (!strcmp(what, "library"))
 		run_library(n);
 	else if (!strcmp(what, "rounds"))
