@@ -341,19 +341,21 @@ void check_threads()
  */
 void check_spawned()
 {
-	constexpr char to_the_end[] = "spawn: 89700";
-	Gdb gdb("break work if i == 120 || i == 220\n"
-		"run spawn 300\n"
+	constexpr char to_the_end[] = "spawn: 9900";
+	Gdb gdb("break work if i == 60 || i == 80\n"
+		"run spawn 100\n"
 		"printf \"mark parent %d\\n\", i\n"
 		"continue\n"
 		"printf \"mark parent %d\\n\", i\n"
 		"continue\n"
 		"printf \"mark exit %d\\n\", $_exitcode\n"
 		"set follow-fork-mode child\n"
-		"run spawn 300\n"
-		"printf \"mark child %d\\n\", $_exitcode\n");
+		"run spawn 100\n"
+		"printf \"mark child %d\\n\", $_exitcode\n"
+		/* The end of gdb would end the parent, which has been detached. */
+		"shell while grep -qs 'gdb_[t]racee' /proc/[0-9]*/cmdline; do sleep 0.1; done\n");
 
-	gdb.expect_marks({ "parent 120", "parent 220", "exit 0", "child 0" });
+	gdb.expect_marks({ "parent 60", "parent 80", "exit 0", "child 0" });
 	EXPECT_EQ(gdb.times_said(to_the_end), 2, "processes that run to their end");
 }
 
