@@ -352,7 +352,7 @@ void check_spawned()
 		"set follow-fork-mode child\n"
 		"run spawn 100\n"
 		"printf \"mark child %d\\n\", $_exitcode\n"
-		/* The end of gdb would end the parent, which has been detached. */
+		/* Until the parent, which gdb has detached, has ended. */
 		"shell while grep -qs 'gdb_[t]racee' /proc/[0-9]*/cmdline; do sleep 0.1; done\n");
 
 	gdb.expect_marks({ "parent 60", "parent 80", "exit 0", "child 0" });

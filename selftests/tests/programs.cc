@@ -316,16 +316,23 @@ static void expect_sample(const Filter &filter, const perf_event_attr &attr)
 		   "PERF_SAMPLE_* bits of the sample that are filled in");
 }
 
-TEST("programs.sample.read", "C1", "a program that reads kernel memory sees the sample")
+static void check_sample(Program program)
 {
 	const perf_event_attr attr = with_sample();
-	Filter filter(Program::READS_SAMPLE);
+	Filter filter(program);
 	Event event(attr);
 
 	event.enable(filter);
 	hit(0);
 	expect_sample(filter, attr);
 }
+
+TEST_OF("programs.sample.read", "C1", "a program that reads kernel memory sees the sample",
+	check_sample(Program::READS_SAMPLE))
+
+TEST_OF("programs.sample.untrusted", "C1",
+	"a program that passes its context as an untrusted pointer sees the sample",
+	check_sample(Program::PASSES_UNTRUSTED))
 
 TEST("programs.sample.tail_call", "C1", "a program reached by a tail call sees the sample")
 {
@@ -410,18 +417,6 @@ TEST("programs.sample.kfunc", "C1", "a program that calls bpf_cast_to_kern_ctx()
 		setup_failed("bpf_map_lookup_elem", errno);
 	EXPECT_HEX(flags & attr.sample_type, attr.sample_type,
 		   "PERF_SAMPLE_* bits of the sample that are filled in");
-}
-
-TEST("programs.sample.untrusted", "C1",
-     "a program that passes its context as an untrusted pointer sees the sample")
-{
-	const perf_event_attr attr = with_sample();
-	Filter filter(Program::PASSES_UNTRUSTED);
-	Event event(attr);
-
-	event.enable(filter);
-	hit(0);
-	expect_sample(filter, attr);
 }
 
 TEST("programs.output.signals", "C2",

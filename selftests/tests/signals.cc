@@ -230,7 +230,7 @@ TEST("signals.limit.added", "C1",
 	EXPECT_EQ(Signals::count(SETSIG, POLL_HUP), 1, "POLL_HUPs");
 }
 
-/* perf_event_open(2) calls this undefined, but debuggers use it to enable an event. */
+/* perf_event_open(2) calls this undefined. */
 TEST("signals.limit.added_0", "C10", "REFRESH with 0 enables the event and keeps its limit")
 {
 	Filter filter;
