@@ -42,15 +42,16 @@ static const bool added = [] {
 			add_test({ std::string("attach.") + (by_link ? "link" : "ioctl") +
 					   (enabled_first ? ".after_enable" : ".before_enable"),
 				   "C6",
-				   std::string("a program that is attached by ") +
+				   std::string("a program attached by ") +
 					   (by_link ? "link " : "ioctl ") +
 					   (enabled_first ? "after" : "before") +
-					   " its event is enabled decides on every later hit",
+					   " its event is enabled filters every later hit",
 				   [=] { check_attached(by_link, enabled_first); } });
 	return true;
 }();
 
-TEST("attach.link.close", "C6", "after its link is closed, hits are delivered as without a program")
+TEST("attach.link.close", "C6",
+     "after the link of a program is closed, hits are delivered as without a program")
 {
 	Filter filter;
 	Event event(breakpoint(hit));
@@ -71,7 +72,7 @@ TEST("attach.link.close", "C6", "after its link is closed, hits are delivered as
 }
 
 TEST("attach.second.ioctl", "C8",
-     "attaching a second program by ioctl fails with EEXIST, and the first one stays")
+     "attaching a second program by ioctl fails with EEXIST, and the first one stays attached")
 {
 	Filter first, second;
 	Event event(breakpoint(hit));
@@ -85,7 +86,7 @@ TEST("attach.second.ioctl", "C8",
 }
 
 TEST("attach.second.link", "C8",
-     "while a link is open, attaching by link or by ioctl fails with EEXIST")
+     "while a program is attached by link, attaching another by link or ioctl fails with EEXIST")
 {
 	Filter first, second;
 	Event event(breakpoint(hit));
@@ -111,7 +112,7 @@ TEST("attach.wrong_type", "C5",
 		Filter filter(which);
 		Event event(breakpoint(hit));
 
-		EXPECT_ERRNO(event.attach(filter), EINVAL, "attaching");
+		EXPECT_ERRNO(event.attach(filter), EINVAL, "attaching the program");
 		event.enable();
 		hit_times(HITS);
 		EXPECT_EQ(filter.runs(), 0, "runs of the program");
@@ -119,14 +120,15 @@ TEST("attach.wrong_type", "C5",
 	}
 }
 
-/* MODIFY_ATTRIBUTES enables or disables the event by attr.disabled. */
+/* MODIFY_ATTRIBUTES enables the event unless attr.disabled is set. */
 static perf_event_attr enabled(perf_event_attr attr)
 {
 	attr.disabled = 0;
 	return attr;
 }
 
-TEST("attach.modify.moves", "C9", "MODIFY_ATTRIBUTES moves a breakpoint, which keeps its program")
+TEST("attach.modify.moves", "C9",
+     "MODIFY_ATTRIBUTES moves a breakpoint, and the breakpoint keeps its program")
 {
 	Filter filter;
 	Event event(breakpoint(hit));
@@ -137,7 +139,7 @@ TEST("attach.modify.moves", "C9", "MODIFY_ATTRIBUTES moves a breakpoint, which k
 	event.modify(enabled(breakpoint(hit_other)));
 
 	hit_times(HITS);
-	EXPECT_EQ(event.count(), HITS, "hits counted, none of them at the old address");
+	EXPECT_EQ(event.count(), HITS, "hits counted, none at the old address after the move");
 	hit_other_times(HITS);
 	ring.drain();
 	expect_hits(event, filter, 2 * HITS);
@@ -151,7 +153,7 @@ TEST("attach.modify.moves", "C9", "MODIFY_ATTRIBUTES moves a breakpoint, which k
 	EXPECT_EQ(ring.samples(), HITS, "samples in total");
 }
 
-/* With a limit of LIMIT, @rejected hits are rejected before and after the move. */
+/* Of the hits before the move, and again of those after it, @rejected are rejected. */
 static void check_limit_over_a_move(uint64_t rejected)
 {
 	constexpr uint64_t ACCEPTED_BEFORE = 2;
@@ -198,11 +200,12 @@ TEST("attach.modify.cookie", "C9", "MODIFY_ATTRIBUTES keeps the cookie of the pr
 	event.modify(enabled(breakpoint(hit_other)));
 	hit_other_times(HITS);
 	expect_hits(event, filter, 2 * HITS);
-	EXPECT_EQ(filter.look().wrong_cookies, 0, "runs that saw another cookie");
+	EXPECT_EQ(filter.look().wrong_cookies, 0, "runs that saw a wrong cookie");
 }
 
 TEST("attach.modify.sig_data", "C9",
-     "after MODIFY_ATTRIBUTES an accepted hit has the new sig_data, and a rejected hit no SIGTRAP")
+     "after MODIFY_ATTRIBUTES, accepted hits raise SIGTRAP with the new sig_data, and "
+     "rejected hits do not")
 {
 	perf_event_attr attr = with_sigtrap(breakpoint(hit));
 	Filter filter;
@@ -218,11 +221,11 @@ TEST("attach.modify.sig_data", "C9",
 		filter.returns(1);
 		hit(0);
 		EXPECT_EQ(Signals::count(SIGTRAP, TRAP_PERF), data, "SIGTRAPs");
-		EXPECT_EQ(trap_info(Signals::last(SIGTRAP)).data, data, "is si_perf_data");
+		EXPECT_EQ(trap_info(Signals::last(SIGTRAP)).data, data, "as si_perf_data");
 	}
 }
 
-/* A child has inherited the event when its parent moves it. */
+/* The parent moves the event after a child has inherited it. */
 static void check_modify_inherited(bool accept)
 {
 	if (kernel_before(5, 13))
@@ -258,14 +261,14 @@ static void check_modify_inherited(bool accept)
 }
 
 TEST_OF("attach.modify.inherited.rejected", "C9",
-	"MODIFY_ATTRIBUTES moves the event of a child, too, whose hits are still rejected",
+	"MODIFY_ATTRIBUTES also moves the event that a child inherited, whose hits stay rejected",
 	check_modify_inherited(false))
 
 TEST_OF("attach.modify.inherited.accepted", "C9",
-	"MODIFY_ATTRIBUTES moves the event of a child, too, whose hits are still accepted",
+	"MODIFY_ATTRIBUTES also moves the event that a child inherited, whose hits stay accepted",
 	check_modify_inherited(true))
 
-/* A child that inherits the event hits HITS times, and then its parent does. */
+/* A child that inherits the event hits HITS times, then the parent does. */
 static void check_inherited(bool accept)
 {
 	Filter filter;
@@ -301,5 +304,5 @@ TEST("attach.inherit.refresh", "C2", "REFRESH fails with EINVAL on an event with
 
 	EXPECT_ERRNO(event.refresh(LIMIT), EINVAL, "REFRESH without a program");
 	event.must_attach(filter);
-	EXPECT_ERRNO(event.refresh(LIMIT), EINVAL, "REFRESH");
+	EXPECT_ERRNO(event.refresh(LIMIT), EINVAL, "REFRESH with a program");
 }

@@ -23,7 +23,7 @@ template <auto member> static void write_to(uint64_t value)
 
 template <auto member> static void read_from(uint64_t)
 {
-	/* clang 14 ignores volatile in an access by a pointer to member. */
+	/* clang 14 ignores volatile in an access through a pointer to member. */
 	const volatile auto &place = watched.*member;
 	[[maybe_unused]] const auto value = place;
 }
@@ -72,26 +72,26 @@ static void add_pair(const std::string &name, const std::string &what,
 		     const std::function<void(bool accept)> &body)
 {
 	add_test({ name + ".rejected", "C1",
-		   "a rejected " + what + " is counted and has no side effect",
+		   "rejected hits on " + what + " are counted and have no side effect",
 		   [body] { body(false); } });
 	add_test({ name + ".accepted", "C2",
-		   "an accepted " + what + " leaves a sample and sends a signal",
+		   "accepted hits on " + what + " leave a sample and send a signal each",
 		   [body] { body(true); } });
 }
 
 static const bool added = [] {
-	add_pair("breakpoint.x", "call", [](bool accept) {
+	add_pair("breakpoint.x", "calls", [](bool accept) {
 		check(breakpoint(hit), { { hit, true }, { hit_other, false } }, accept);
 	});
 
 	for (auto &l : lengths) {
 		std::string bytes = std::to_string(l.bytes);
 
-		add_pair("breakpoint.w" + bytes, bytes + "-byte write", [&l](bool accept) {
+		add_pair("breakpoint.w" + bytes, bytes + "-byte writes", [&l](bool accept) {
 			check(breakpoint(Access::WRITE, &watched, l.bytes),
 			      { { l.write, true }, { l.read, false } }, accept);
 		});
-		add_pair("breakpoint.rw" + bytes, bytes + "-byte read or write", [&l](bool accept) {
+		add_pair("breakpoint.rw" + bytes, bytes + "-byte accesses", [&l](bool accept) {
 			check(breakpoint(Access::READ_WRITE, &watched, l.bytes),
 			      { { l.write, true }, { l.read, true } }, accept);
 		});
@@ -100,7 +100,7 @@ static const bool added = [] {
 }();
 
 TEST("breakpoint.w4.by_address", "C1",
-     "a program on two watchpoints tells adjacent words apart by ctx->addr")
+     "a program attached to two watchpoints distinguishes adjacent words by ctx->addr")
 {
 	volatile auto &word = watched.fours;
 	Filter filter;
@@ -118,16 +118,16 @@ TEST("breakpoint.w4.by_address", "C1",
 		for (int w : { 0, 1 }) {
 			word[w] = i;
 			/*
-			 * QEMU's TCG keeps a watchpoint that was hit in DR6, and reports it with
-			 * the others, until a write to the page hits no watchpoint.
+			 * QEMU's TCG leaves the DR6 bit of a hit watchpoint set, and reports that
+			 * watchpoint with the others, until a write to the page hits no watchpoint.
 			 */
 			word[2] = i;
 		}
 	}
 	wanted_ring.drain();
 	unwanted_ring.drain();
-	EXPECT_EQ(wanted.count(), HITS, "hits of the wanted word");
-	EXPECT_EQ(unwanted.count(), HITS, "hits of the adjacent word");
+	EXPECT_EQ(wanted.count(), HITS, "hits on the wanted word");
+	EXPECT_EQ(unwanted.count(), HITS, "hits on the adjacent word");
 	EXPECT_EQ(filter.runs(), 2 * HITS, "runs of the program");
 	EXPECT_EQ(wanted_ring.samples_at(&word[0]), HITS, "samples of the wanted word");
 	EXPECT_EQ(unwanted_ring.samples(), 0, "samples of the adjacent word");

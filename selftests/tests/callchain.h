@@ -7,8 +7,8 @@
 #include "tests/common.h"
 
 /*
- * Samples have only user frames, and a word of 0 after the callchain. If that word is not 0, the
- * callchain is longer or shorter than the kernel has made room for.
+ * Samples have only user frames and, for PERF_SAMPLE_WEIGHT, a word of 0 after the callchain. If
+ * that word is not 0, the callchain does not have the size that the kernel has reserved for it.
  */
 inline perf_event_attr with_user_callchain(perf_event_attr attr)
 {
@@ -25,7 +25,7 @@ inline perf_event_attr with_kernel_callchain(perf_event_attr attr)
 	return attr;
 }
 
-/* The tracepoint that the program PRINTS hits. */
+/* The tracepoint that Program::PRINTS hits. */
 inline perf_event_attr traced_prints()
 {
 	perf_event_attr attr = software(id_of_tracepoint("bpf_trace/bpf_trace_printk"), 1);
@@ -54,7 +54,7 @@ inline void expect_user_callchains(Ring &ring, uint64_t hits, CallSite at = Call
 		displaced += words.back() != 0;
 	}
 	equal(samples.size(), hits, "samples");
-	equal(short_or_long, 0, "samples with more or fewer frames than their header has room for");
+	equal(short_or_long, 0, "samples whose number of frames does not match their size");
 	equal(other, 0, "callchains that do not begin with the user frame that was hit");
 	equal(leaks, 0, "samples with a kernel address");
 	equal(displaced, 0, "samples with a wrong word after their callchain");

@@ -2,8 +2,8 @@
 /*
  * C1, C2 and C3 as a matrix: each kind of event with each side effect, each kind of event in each
  * place, and each side effect across each change of the event. A test measures three times: without
- * a program, with one that accepts and with one that rejects. Accepted hits must have what hits
- * without a program have; rejected hits must have nothing.
+ * a program, with one that accepts and with one that rejects. Accepted hits must have the same side
+ * effects as hits without a program; rejected hits must have none.
  */
 #include "tests/cells.h"
 
@@ -25,10 +25,9 @@
 
 namespace {
 
-/* What hits are made with. A child of the test inherits it. */
+/* What makes the hits. A child of the test inherits it. */
 struct {
-	volatile uint64_t
-		*word; /* on a page of its own, at an address that only this test writes */
+	volatile uint64_t *word; /* on a separate page, at an address that only this test writes */
 	char *page; /* for page faults */
 	std::optional<Pipe> pipe;
 	std::optional<Hits> pmu;
@@ -74,7 +73,7 @@ void raise_pmu()
 
 constexpr uint64_t TICK = 1'000'000; /* ns */
 
-/* Longer than a tick: on a busy host some come late, and two late ones are one overflow. */
+/* Longer than a tick: on a busy host ticks come late, and two late ticks make one overflow. */
 void tick()
 {
 	spin(3);
@@ -123,12 +122,13 @@ void prepare(const Kind &kind)
 		with.pmu.emplace(*kind.context);
 }
 
-/* Exact kinds have the same numbers each time, the others at least one effect. */
+/* Exact kinds must have equal numbers, the others at least one effect. */
 void compare(bool exact, const Effect &effect, const Observed &bare, const Observed &accepted)
 {
 	if (exact) {
 		EXPECT_VALUE(accepted.*effect.seen, bare.*effect.seen, effect.title);
-		EXPECT_EQ(accepted.count, bare.count, "accepted hits, as many as without program");
+		EXPECT_EQ(accepted.count, bare.count,
+			  "accepted hits counted, as many as without a program");
 		return;
 	}
 	if (effect.seen == &Observed::taken) {
@@ -142,8 +142,8 @@ void compare(bool exact, const Effect &effect, const Observed &bare, const Obser
 }
 
 /*
- * What @measure returns. On a busy host a clock may tick too rarely to have an effect: then it is
- * measured again.
+ * Returns what @measure returns. On a busy host a clock may tick too rarely to have an effect, so
+ * measure again then.
  */
 template <typename Measure, typename HasEffect>
 auto measured(bool exact, Measure measure, HasEffect has_effect)
@@ -180,7 +180,7 @@ void check_effect(const Kind &kind, const Effect &effect)
 	compare(kind.exact, effect, bare, accepted);
 	if (kind.exact) {
 		EXPECT_EQ(bare.count, effect.accepted_count, "hits counted without a program");
-		EXPECT_VALUE(bare.*effect.seen, effect.accepted_seen, "without a program");
+		EXPECT_VALUE(bare.*effect.seen, effect.accepted_seen, "effects without a program");
 		EXPECT_EQ(rejected.count, HITS, "rejected hits counted");
 		EXPECT_EQ(rejected.runs, HITS, "runs of the program for rejected hits");
 		EXPECT_VALUE(rejected.*effect.seen, 0, effect.title);
@@ -195,14 +195,14 @@ void check_effect(const Kind &kind, const Effect &effect)
 
 struct Placement {
 	const char *name, *title;
-	/* Of what it consists; all others are false. */
+	/* Only the properties that the placement has are set. */
 	bool leader = false, sibling = false, inherited = false, on_cpu = false, cgroup = false,
 	     compat = false;
 };
 
 const Placement placements[] = {
 	{ .name = "leader", .title = "that leads a group", .leader = true },
-	{ .name = "sibling", .title = "that is not the leader of its group", .sibling = true },
+	{ .name = "sibling", .title = "that is a sibling in its group", .sibling = true },
 	{ .name = "inherited", .title = "that a child has inherited", .inherited = true },
 	{ .name = "inherited_group",
 	  .title = "that a child has inherited with its group",
@@ -212,8 +212,8 @@ const Placement placements[] = {
 	  .title = "that a child has inherited, with a ring per CPU",
 	  .inherited = true,
 	  .on_cpu = true },
-	{ .name = "cpu", .title = "for all tasks on a CPU", .on_cpu = true },
-	{ .name = "cgroup", .title = "for a cgroup", .on_cpu = true, .cgroup = true },
+	{ .name = "cpu", .title = "opened for all tasks on a CPU", .on_cpu = true },
+	{ .name = "cgroup", .title = "opened for a cgroup", .on_cpu = true, .cgroup = true },
 	{ .name = "compat", .title = "of a task that executes 32-bit code", .compat = true },
 };
 
@@ -231,7 +231,10 @@ Seen use(const Kind &kind, const Placement &where, Filter &filter, Verdict verdi
 		return 0;
 	};
 	perf_event_attr attr = kind.attr(), beside = software(PERF_COUNT_SW_DUMMY);
-	/* First, as the end of a leader enables its siblings until they end, too. */
+	/*
+	 * Declared before the events, so that it is destroyed after them: closing a leader enables
+	 * its siblings, which may send signals until they are closed, too.
+	 */
 	Signals signals({ SETSIG });
 	std::optional<Cgroup> cgroup;
 	std::optional<Event> event, other;
@@ -273,8 +276,8 @@ Seen use(const Kind &kind, const Placement &where, Filter &filter, Verdict verdi
 			cgroup->add(child.pid());
 
 		/*
-		 * They are counted afterwards. Each would wake up this task, whose context switches
-		 * may be hits, too, and send the next one.
+		 * Handle the signals after the child has exited. Each would wake up this task,
+		 * whose context switches may be hits, too, and send the next signal.
 		 */
 		const BlockedSignals blocked;
 
@@ -290,7 +293,7 @@ Seen use(const Kind &kind, const Placement &where, Filter &filter, Verdict verdi
 		 Signals::count(SETSIG), ring.has_value() };
 }
 
-/* The same for a 32-bit program, which makes the hits and returns the number of its signals. */
+/* As use(), but a 32-bit program makes the hits and exits with the number of its signals. */
 Seen use_compat(const Kind &kind, const InstructionSet &set, Filter &filter, Verdict verdict)
 {
 	const uint64_t runs = filter.runs();
@@ -319,7 +322,7 @@ Seen use_compat(const Kind &kind, const InstructionSet &set, Filter &filter, Ver
 	const int status = child.wait();
 
 	if (!WIFEXITED(status))
-		fail("expected that the 32-bit program exits, got status %#x", status);
+		fail("expected the 32-bit program to exit, got status %#x", status);
 	ring.drain();
 	return { event.count(), filter.runs() - runs, ring.samples(), uint64_t(WEXITSTATUS(status)),
 		 true };
@@ -341,7 +344,7 @@ void check_seen(const Kind &kind, const Placement &where, const Seen &bare, cons
 			EXPECT_EQ(seen.runs, HITS, "runs of the program");
 		if (bare.has_ring)
 			EXPECT_EQ(bare.samples, HITS, "samples without a program");
-		/* An inherited event and the owner of its ring may send a signal each. */
+		/* An inherited event and the event that owns its ring may each send a signal. */
 		for (const Seen &seen : { bare, accepted }) {
 			EXPECT_GE(seen.signals, HITS, "signals");
 			EXPECT_LE(seen.signals, (1 + where.inherited) * HITS, "signals");
@@ -396,7 +399,7 @@ perf_event_attr moved_to(void (*function)(uint64_t value), bool sigtrap)
 	return attr;
 }
 
-/* The first one may have to stay. */
+/* The kernel may not be able to take the first CPU offline. */
 int hotplug_cpu()
 {
 	return usable_cpus().back();
@@ -413,7 +416,7 @@ public:
 	}
 	~Offline()
 	{
-		/* It may be busy for a moment. */
+		/* CPU hotplug may be busy for a moment. */
 		for (int tries = 0; !set(true) && tries < 100; tries++)
 			usleep(10'000);
 	}
@@ -422,7 +425,7 @@ public:
 private:
 	bool set(bool online) const { return bool(std::ofstream(path_) << online << std::flush); }
 
-	const BlockedSignals blocked_; /* one would interrupt the writing */
+	const BlockedSignals blocked_; /* a signal would interrupt the write */
 	const std::string path_;
 };
 
@@ -434,7 +437,7 @@ struct Moment {
 	/* The hits of the second half that are counted, and whether they have a limit. */
 	uint64_t counted = HITS / 2;
 	bool limits = false;
-	/* The same if a limit has stopped the event before. */
+	/* As @counted, if a limit has stopped the event before. */
 	uint64_t revived = 0;
 	bool reattaches = false; /* the second half of the hits has a program that rejects */
 };
@@ -455,9 +458,9 @@ const Moment moments[] = {
 	  false, false, HITS / 2, false, HITS / 2 },
 	{ "refresh", "REFRESH", [](Event &event, Fd &, bool) { event.must_refresh(LIMIT); }, false,
 	  false, LIMIT, true, LIMIT },
-	{ "fork", "the life of a child", [](Event &, Fd &, bool) { in_child([] {}); } },
-	{ "detach", "the end of the link", [](Event &, Fd &link, bool) { link.close(); }, true },
-	{ "reattach", "a second attachment of a program",
+	{ "fork", "a child's fork and exit", [](Event &, Fd &, bool) { in_child([] {}); } },
+	{ "detach", "closing the link", [](Event &, Fd &link, bool) { link.close(); }, true },
+	{ "reattach", "replacing the program by one that rejects",
 	  [](Event &event, Fd &link, bool) {
 		  static Filter again;
 
@@ -467,7 +470,7 @@ const Moment moments[] = {
 		  event.must_attach(again);
 	  },
 	  false, false, HITS / 2, false, 0, true },
-	{ "hotplug", "the CPU going offline and coming back",
+	{ "hotplug", "the CPU goes offline, which removes the event",
 	  [](Event &, Fd &, bool) {
 		  run_on(usable_cpus().front());
 		  {
@@ -481,7 +484,7 @@ const Moment moments[] = {
 	{ "exit", "the exit of the task", nullptr },
 };
 
-/* Otherwise a program that does what hits without one do could be just as wrong. */
+/* If hits without a program and accepted hits were wrong in the same way, compare() would pass. */
 void check_bare(const Effect &effect, const Moment &moment, const Observed &bare)
 {
 	const bool limited = effect.setup.limit;
@@ -493,7 +496,7 @@ void check_bare(const Effect &effect, const Moment &moment, const Observed &bare
 	else if (limited)
 		seen = moment.revived && !moment.limits ? 0 : LIMIT;
 	EXPECT_EQ(bare.count, count, "hits counted without a program");
-	EXPECT_VALUE(bare.*effect.seen, seen, "without a program");
+	EXPECT_VALUE(bare.*effect.seen, seen, "effects without a program");
 }
 
 void check_moment(const Effect &effect, const Moment &moment)
@@ -528,10 +531,10 @@ void check_moment(const Effect &effect, const Moment &moment)
 	check_bare(effect, moment, bare);
 	if (moment.reattaches)
 		EXPECT_VALUE(accepted.*effect.seen, std::min(effect.accepted_seen, HITS / 2),
-			     "until the second attachment");
+			     "effects before the second attachment");
 	else
 		compare(true, effect, bare, accepted);
-	/* Rejected hits take nothing from a limit; a new one is not used up, either. */
+	/* Rejected hits take nothing from a limit, nor from a new one that REFRESH sets. */
 	uint64_t count = HITS / 2 + (moment.limits ? HITS / 2 : moment.counted);
 
 	if (moment.detaches && setup.limit)
@@ -541,7 +544,7 @@ void check_moment(const Effect &effect, const Moment &moment)
 		EXPECT_VALUE(rejected.*effect.seen, 0, effect.title);
 	else
 		EXPECT_VALUE(rejected.*effect.seen, std::min(effect.accepted_seen, HITS / 2),
-			     "after the end of the link");
+			     "effects after the link was closed");
 }
 
 std::vector<Cell> &all()
@@ -551,13 +554,12 @@ std::vector<Cell> &all()
 	return all;
 }
 
-/* Of an event that no instruction of the 32-bit program hits. */
+/* Why "compat" has no test for an event that no instruction of the 32-bit program hits. */
 const char OF_KERNEL[] =
 	"the kernel calls perf_swevent_overflow() or the PMU's handler for it without looking at "
-	"the "
-	"mode of the task; samples of both modes are compared by the cells of breakpoints";
+	"the mode of the task; the cells of breakpoints compare samples of both modes";
 
-/* Why a cell has no test of this file. A test that is named fills it. */
+/* Cells without their own test: @test covers the cell, or @why gives the reason. */
 const struct {
 	const char *table, *row, *column, *test, *why;
 } reasons[] = {
@@ -591,7 +593,7 @@ const bool added = [] {
 		for (const Effect &effect : effects)
 			add_cell("effect", kind.name, effect.id,
 				 std::string(effect.title) + " of a " + kind.title +
-					 ": as without a program if it is accepted, or else none",
+					 ": as without a program if accepted, none if rejected",
 				 [&] { check_effect(kind, effect); });
 		for (const Placement &where : placements) {
 			if (where.compat && !kind.access) {
@@ -599,8 +601,8 @@ const bool added = [] {
 				continue;
 			}
 			add_cell("place", kind.name, where.name,
-				 "the program decides on the sample and signal of a " +
-					 std::string(kind.title) + " for an event " + where.title,
+				 "the program decides whether a " + std::string(kind.title) +
+					 " has a sample and a signal, for an event " + where.title,
 				 [&] { check_place(kind, where); });
 		}
 	}
@@ -608,7 +610,8 @@ const bool added = [] {
 		for (const Moment &moment : moments)
 			add_cell("moment", effect.id, moment.name,
 				 std::string(effect.title) +
-					 ": the program decides before and after " + moment.title,
+					 ": the program decides while attached, before and after " +
+					 moment.title,
 				 [&] { check_moment(effect, moment); });
 	return true;
 }();

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-/* One cell of a table: the test that fills it, or else why none is needed. */
+/* One cell of a table: the test that covers it, or the reason why none is needed. */
 struct Cell {
 	std::string table, row, column, test, why;
 };

@@ -28,11 +28,11 @@ template <typename Body> void in_child(Body body, CallSite at = CallSite::of_cal
 inline int exit_code(int status)
 {
 	if (!WIFEXITED(status))
-		fail("expected that the child exits, but it was %s", status_text(status).c_str());
+		fail("expected the child to exit, but it was %s", status_text(status).c_str());
 	return WEXITSTATUS(status);
 }
 
-/* Whether a hit that a program rejects sends no SIGTRAP: else perf_bpf_gdb passes everything on. */
+/* Whether a rejected hit raises no SIGTRAP. If it does, gdbserver evaluates the conditions. */
 inline bool kernel_rejects_sigtrap()
 {
 	Setup setup;
@@ -49,8 +49,8 @@ inline void need_kernel_hits()
 }
 
 /*
- * A breakpoint on a function of the kernel. Open it per CPU, because arm64 has no task breakpoints
- * in the kernel.
+ * A breakpoint on a kernel function. Open it per CPU, because arm64 has no task breakpoints in the
+ * kernel.
  */
 inline perf_event_attr breakpoint_in_kernel(const char *function)
 {
@@ -87,7 +87,7 @@ inline void expect_hits(const Event &event, const Filter &filter, uint64_t hits,
 	expect(std::equal_to(), "", filter.runs(), hits, "runs of the program", at.file, at.line);
 }
 
-/* Expects that @hits have left a sample and sent SETSIG. Call drain() before. */
+/* Expects that @hits hits have each left a sample and sent SETSIG. Call drain() first. */
 inline void expect_delivered(const Ring &ring, uint64_t hits, CallSite at = CallSite::of_call())
 {
 	expect(std::equal_to(), "", ring.samples(), hits, "samples", at.file, at.line);
@@ -96,14 +96,14 @@ inline void expect_delivered(const Ring &ring, uint64_t hits, CallSite at = Call
 
 /*
  * Two tasks on one CPU whose events are clones: on a switch from one to the other the kernel swaps
- * their contexts. Zero at first.
+ * their contexts. All members must be false at first.
  */
 struct ContextSwap {
 	std::atomic<bool> waits, sleeps, exited;
 
 	/*
-	 * In the task that exits next. The switch back to it comes from the idle task, and does not
-	 * swap.
+	 * For the task that exits next. The switch back to this task is from the idle task, so the
+	 * kernel does not swap the contexts again.
 	 */
 	void give_away()
 	{
@@ -111,7 +111,7 @@ struct ContextSwap {
 		usleep(10'000);
 	}
 
-	/* In the other task. Returns when the first has exited: then the caller sets @exited. */
+	/* For the other task. Returns when @exited is set, after the exit of the first task. */
 	void keep()
 	{
 		waits = true;
@@ -126,9 +126,9 @@ struct ContextSwap {
 };
 
 /*
- * Opens an event by @open() in a task, forks, and lets the parent exit with the context of its
- * child. Then calls @work with the event in the child, and returns the result. The caller must run
- * on one CPU only.
+ * Opens an event with @open() in a task, forks, and lets the parent exit with the context of its
+ * child. Then calls @work with the event in the child, and returns the result. The caller must be
+ * bound to one CPU.
  */
 template <typename Open, typename Work>
 uint64_t after_exit_with_context_of_child(Open open, Work work)
@@ -140,7 +140,7 @@ uint64_t after_exit_with_context_of_child(Open open, Work work)
 	};
 	auto &both = shared_with_children<Both>();
 
-	/* Skips the test here if there are no such events, not in the child. */
+	/* If the kernel has no such events, @open() must skip the test here, not in the child. */
 	open().close();
 
 	Child parent([&] {
@@ -165,7 +165,7 @@ uint64_t after_exit_with_context_of_child(Open open, Work work)
 	return both.result;
 }
 
-/* A disabled event of another type, with a period of 1, that samples as breakpoint() does. */
+/* A disabled event of another type, with a period of 1 and the sample_type of breakpoint(). */
 inline perf_event_attr counter(uint32_t type, uint64_t config)
 {
 	perf_event_attr attr = breakpoint(hit);

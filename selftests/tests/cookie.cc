@@ -18,14 +18,14 @@ static Fd must_link(const Filter &filter, const Event &event, uint64_t cookie)
 	return link;
 }
 
-/* @body hits HITS times in a child of the task that has the event. */
+/* The parent makes HITS hits, then @body makes HITS hits in a child. */
 template <typename Body> static void check_inherited_cookie(Body body)
 {
 	Filter filter(Program::CHECKS_COOKIE);
 	Event event(inherited(breakpoint(hit)));
 	/*
 	 * If all events of a task were inherited, the kernel could swap the contexts of parent and
-	 * child, and the child would hit the parent's event, whose cookie is always right.
+	 * child, and the child would hit the parent's event, whose cookie is always correct.
 	 */
 	Event not_inherited(breakpoint(hit_other));
 	const Fd link = must_link(filter, event, COOKIE);
@@ -33,23 +33,23 @@ template <typename Body> static void check_inherited_cookie(Body body)
 	filter.checks(COOKIE, 0);
 	event.enable();
 	hit_times(HITS);
-	EXPECT_EQ(filter.look().wrong_cookies, 0, "runs for the parent that saw another cookie");
+	EXPECT_EQ(filter.look().wrong_cookies, 0, "runs for the parent that saw a wrong cookie");
 	body();
 	EXPECT_EQ(filter.runs(), 2 * HITS, "runs of the program");
-	EXPECT_EQ(filter.look().wrong_cookies, 0, "runs that saw another cookie");
+	EXPECT_EQ(filter.look().wrong_cookies, 0, "runs that saw a wrong cookie");
 }
 
-TEST("cookie.inherited.process", "C7", "a forked child inherits the cookie with the program")
+TEST("cookie.inherited.process", "C7", "a forked child inherits the program and its cookie")
 {
 	check_inherited_cookie([] { in_child([] { hit_times(HITS); }); });
 }
 
-TEST("cookie.inherited.thread", "C7", "a thread inherits the cookie with the program")
+TEST("cookie.inherited.thread", "C7", "a thread inherits the program and its cookie")
 {
 	check_inherited_cookie([] { std::thread([] { hit_times(HITS); }).join(); });
 }
 
-TEST("cookie.inherited.grandchild", "C7", "a grandchild inherits the cookie with the program")
+TEST("cookie.inherited.grandchild", "C7", "a grandchild inherits the program and its cookie")
 {
 	check_inherited_cookie([] {
 		Child child([] {
@@ -66,7 +66,7 @@ TEST("cookie.inherited.grandchild", "C7", "a grandchild inherits the cookie with
 }
 
 TEST("cookie.inherited.replaced", "C7",
-     "a child keeps program and cookie after its parent has attached another program")
+     "a child keeps its inherited program and cookie after the parent attaches another program")
 {
 	Filter before(Program::CHECKS_COOKIE), after(Program::CHECKS_COOKIE);
 	Gate ready, gate;
@@ -78,7 +78,7 @@ TEST("cookie.inherited.replaced", "C7",
 	event.enable();
 
 	Child child([&] {
-		link.close(); /* its copy */
+		link.close(); /* the child's copy */
 		ready.open();
 		gate.pass();
 		hit_times(HITS);
@@ -92,13 +92,13 @@ TEST("cookie.inherited.replaced", "C7",
 	gate.open();
 	EXPECT_STATUS(child.wait(), 0, "the child");
 	EXPECT_EQ(before.runs(), HITS, "runs of the child's program");
-	EXPECT_EQ(before.look().wrong_cookies, 0, "runs for the child that saw another cookie");
+	EXPECT_EQ(before.look().wrong_cookies, 0, "runs for the child that saw a wrong cookie");
 	EXPECT_EQ(after.runs(), HITS, "runs of the parent's program");
-	EXPECT_EQ(after.look().wrong_cookies, 0, "runs for the parent that saw another cookie");
+	EXPECT_EQ(after.look().wrong_cookies, 0, "runs for the parent that saw a wrong cookie");
 }
 
 TEST("cookie.refused", "C7",
-     "an attachment that fails with EEXIST leaves the cookie of the attached program")
+     "an attachment that fails with EEXIST does not change the cookie of the attached program")
 {
 	Filter filter(Program::CHECKS_COOKIE), other;
 	Event event(breakpoint(hit));
@@ -113,5 +113,5 @@ TEST("cookie.refused", "C7",
 	EXPECT_ERRNO(event.attach(other), EEXIST, "attaching by ioctl");
 	hit_times(HITS);
 	EXPECT_EQ(filter.runs(), 2 * HITS, "runs of the program");
-	EXPECT_EQ(filter.look().wrong_cookies, 0, "runs that saw another cookie");
+	EXPECT_EQ(filter.look().wrong_cookies, 0, "runs that saw a wrong cookie");
 }

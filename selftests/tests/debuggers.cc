@@ -19,8 +19,8 @@ static int hit_both()
 }
 
 /*
- * Single-steps a tracee to its end. Returns the pc after each step, and in @runs the program's
- * runs.
+ * Single-steps a tracee until it exits. Returns the pc after each step, and in @runs how often the
+ * program ran.
  */
 static std::vector<uint64_t> steps(bool attached, uint64_t *runs)
 {
@@ -40,13 +40,13 @@ static std::vector<uint64_t> steps(bool attached, uint64_t *runs)
 }
 
 TEST("debuggers.singlestep", "C12",
-     "single steps pass a filtered breakpoint exactly as an unfiltered one")
+     "single-stepping stops at the same addresses with and without a program on a breakpoint")
 {
 	uint64_t no_runs, runs;
 	std::vector<uint64_t> bare = steps(false, &no_runs), filtered = steps(true, &runs);
 
-	EXPECT_EQ(filtered.size(), bare.size(), "single steps to the end");
-	EXPECT_TRUE(filtered == bare, "the steps are the same");
+	EXPECT_EQ(filtered.size(), bare.size(), "single steps until the tracee exits");
+	EXPECT_TRUE(filtered == bare, "the tracee stops at the same addresses");
 	EXPECT_EQ(std::count(bare.begin(), bare.end(), reinterpret_cast<uintptr_t>(hit)), HITS,
 		  "steps that stop at the breakpoint");
 	EXPECT_EQ(runs, HITS, "runs of the program");
@@ -58,7 +58,7 @@ static unsigned long debug_register(int n)
 	return offsetof(struct user, u_debugreg) + n * sizeof(long);
 }
 
-/* Sets a breakpoint of ptrace, like gdb's hardware breakpoints and watchpoints. */
+/* Sets a breakpoint by ptrace(2), as gdb does for hardware breakpoints and watchpoints. */
 static void set_debug_register(pid_t pid, const volatile void *addr, unsigned long dr7)
 {
 	if (ptrace(PTRACE_POKEUSER, pid, debug_register(0), addr) ||
@@ -80,19 +80,19 @@ static int hit_and_write()
 
 static constexpr unsigned long DR7_EXECUTE = 0x1, DR7_WRITE_8 = 0x90001, DR6_TRAP_0 = 1;
 
-/* ptrace must stop its tracee at its own breakpoint, and not at hits that the program rejects. */
+/* The ptrace breakpoint must stop the tracee although a program rejects the event's hits. */
 static const struct Ptraced {
 	const char *name, *says;
 	int (*body)();
 	const volatile void *addr;
 	unsigned long dr7;
 } ptraced[] = {
-	{ "ptrace", "a ptrace breakpoint stops its tracee, which also hits a filtered breakpoint",
+	{ "ptrace", "a ptrace breakpoint stops a tracee that also hits a filtered breakpoint",
 	  hit_both, reinterpret_cast<const void *>(hit_other), DR7_EXECUTE },
-	{ "ptrace_same", "a ptrace breakpoint stops its tracee at the address of a filtered one",
-	  hit_both, reinterpret_cast<const void *>(hit), DR7_EXECUTE },
-	{ "ptrace_watch",
-	  "a ptrace watchpoint stops its tracee, which also hits a filtered breakpoint",
+	{ "ptrace_same",
+	  "a ptrace breakpoint at the address of a filtered breakpoint stops the tracee", hit_both,
+	  reinterpret_cast<const void *>(hit), DR7_EXECUTE },
+	{ "ptrace_watch", "a ptrace watchpoint stops a tracee that also hits a filtered breakpoint",
 	  hit_and_write, &watched, DR7_WRITE_8 },
 };
 
@@ -114,7 +114,7 @@ static void check_ptraced(const Ptraced &p)
 				 DR6_TRAP_0;
 	ring.drain();
 	EXPECT_STATUS(tracee.status(), 0, "the tracee");
-	EXPECT_EQ(stops, HITS, "stops at ptrace's breakpoint");
+	EXPECT_EQ(stops, HITS, "stops at the ptrace breakpoint");
 	EXPECT_EQ(event.count(), HITS, "hits of the filtered breakpoint");
 	EXPECT_EQ(filter.runs(), HITS, "runs of the program");
 	EXPECT_EQ(ring.samples(), 0, "samples");
@@ -156,7 +156,7 @@ static void check_gdb()
 
 	std::string hits = "already hit " + std::to_string(HITS) + " times";
 
-	EXPECT_TRUE(said.find("hw watchpoint") != said.npos, "gdb has a hardware watchpoint");
+	EXPECT_TRUE(said.find("hw watchpoint") != said.npos, "gdb set a hardware watchpoint");
 	EXPECT_TRUE(said.find(hits) != said.npos, "gdb saw every change");
 	EXPECT_EQ(event.count(), HITS, "hits of the filtered breakpoint");
 	EXPECT_EQ(filter.runs(), HITS, "runs of the program");
@@ -164,8 +164,8 @@ static void check_gdb()
 
 static const bool added_debuggers = [] {
 	/*
-	 * With KASAN gdb takes 40 s to start, because it reads all files over 9p. It is given
-	 * addresses so that it need not read debug information.
+	 * With KASAN gdb takes 40 s to start, because it reads all files over 9p. Its
+	 * commands use addresses, so that it need not read debug information.
 	 */
 	add_test({ "debuggers.gdb", "C12",
 		   "a gdb watchpoint sees every change in a task that also hits a filtered "

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The share of the machine that events and their programs can take: C15. */
+/* Denial of service by events and their programs: C15. */
 #include <fcntl.h>
 #include <sys/ioctl.h>
 
@@ -47,10 +47,10 @@ static Sleep sleep_a_little()
 /*
  * A program may run for a long time with interrupts off, and users who may load one can keep a CPU
  * busy. Between two hits, however, other tasks must be able to run. So the bounds are multiples of
- * a hit, plus the delay on a busy CPU.
+ * the duration of a hit, plus the delay on a busy CPU.
  */
 TEST("denial.long_program", "C15",
-     "a task that keeps hitting a long program can be killed and leaves CPU time to other tasks")
+     "a task whose hits run a long program can be killed, and other tasks still get CPU time")
 {
 	constexpr double LONG = 0.03; /* intended seconds per hit */
 	static char block[FILTER_BLOCK] = { 1 };
@@ -93,7 +93,7 @@ TEST("denial.long_program", "C15",
 	const Sleep now = sleep_a_little();
 	const double begun = seconds_now();
 
-	EXPECT_GT(event.count(), hits, "hits counted meanwhile");
+	EXPECT_GT(event.count(), hits, "hits counted after the sleeps");
 	kill(busy.pid(), SIGKILL);
 	busy.wait();
 
@@ -110,8 +110,8 @@ TEST("denial.long_program", "C15",
 }
 
 /*
- * Each hit sends a signal, and sending a signal hits. The limit ends the loop if the kernel does
- * not.
+ * Each hit sends a signal, and sending the signal hits the breakpoint again. The limit ends the
+ * loop if the kernel does not.
  */
 TEST("denial.own_signal", "C15",
      "a breakpoint on send_sigio(), which sends the breakpoint's own signal, does not loop forever")
@@ -143,7 +143,7 @@ TEST("denial.own_signal", "C15",
 }
 
 TEST("denial.own_signal.limit", "C2",
-     "a breakpoint on send_sigio() that its own signal hits sends POLL_HUP at its limit")
+     "a breakpoint on send_sigio(), which its own signal hits, sends POLL_HUP at its limit")
 {
 	const perf_event_attr attr = breakpoint_in_kernel("send_sigio");
 	const int cpu = usable_cpus().front();

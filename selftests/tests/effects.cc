@@ -53,7 +53,7 @@ TEST("effects.no_program", "C11",
      "without a program, a hit has all its side effects, even on a kernel without BPF")
 {
 	for (const Effect &effect : effects) {
-		/* effects.sigtrap.* are skipped then, with the reason. */
+		/* effects.sigtrap.* report the skip and its reason. */
 		if (effect.setup.sigtrap && !has_sigtrap())
 			continue;
 
@@ -125,7 +125,7 @@ TEST("effects.limit_revives", "C10", "REFRESH re-enables a breakpoint that has u
 		event.must_refresh(LIMIT);
 		for (uint64_t i = 0; i < HITS; i++)
 			hit(i);
-		EXPECT_EQ(event.count(), round * LIMIT, "hits counted after each limit");
+		EXPECT_EQ(event.count(), round * LIMIT, "hits counted after each REFRESH");
 	}
 }
 
@@ -169,8 +169,8 @@ TEST("effects.combined.accepted", "C2",
 
 /*
  * A process that sleeps in poll(2) on an event. With O_ASYNC an overflow wakes it up even without a
- * sample. It then finds nothing and sleeps again inside of poll(2), which shows only in its number
- * of voluntary context switches.
+ * sample. It then finds nothing and sleeps again inside poll(2), which shows only in its number of
+ * voluntary context switches.
  */
 class Sleeper {
 public:

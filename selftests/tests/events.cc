@@ -51,7 +51,7 @@ static Delivered deliver(const perf_event_attr &attr, Verdict verdict, Work work
 
 /*
  * Software events of a task, with work for which they count HITS. The number of clock ticks or
- * context switches is not predictable, but the program must have decided on all that were counted.
+ * context switches is not predictable, but the program must have run for all that were counted.
  */
 static long voluntary_switches()
 {
@@ -119,7 +119,7 @@ static uint64_t major_faults()
 
 /*
  * A file of @size whose last pages are not in the page cache, because they were never accessed.
- * Without a writable disk it is this program's own file, which ends with debug information.
+ * Without a writable disk it is this program's executable, which ends with debug information.
  */
 static Fd cold_file(off_t size)
 {
@@ -164,7 +164,7 @@ static void spin_a_while(const Filter &filter)
 enum class Counts { HITS_OF_WORK, OVERFLOWS, TIME };
 
 static const struct Kind {
-	const char *name, *title; /* the latter as perf(1) has it */
+	const char *name, *title; /* title: the name in perf(1) */
 	uint32_t type;
 	uint64_t config;
 	uint64_t period;
@@ -199,7 +199,7 @@ static void check_kind(const Kind &kind, bool accept)
 {
 	if (usable_cpus().size() < size_t(kind.cpus))
 		unavailable("the test needs two CPUs");
-	/* Where the first migration starts from. */
+	/* The first migration starts from this CPU. */
 	run_on(usable_cpus()[kind.cpus - 1]);
 	perf_event_attr attr = counter(kind.type, kind.config);
 
@@ -214,7 +214,7 @@ static void check_kind(const Kind &kind, bool accept)
 		/* Two late ticks can share the irq_work that sends the signal. */
 		EXPECT_GE(got.signals, accept ? (got.runs + 1) / 2 : 0, "signals");
 		EXPECT_LE(got.signals, accept ? got.runs : 0, "signals");
-		EXPECT_GE(got.count, (got.runs - 1) * kind.period, "counted by the event");
+		EXPECT_GE(got.count, (got.runs - 1) * kind.period, "ns, cycles or instructions");
 	} else {
 		EXPECT_EQ(got.signals, accept ? got.runs : 0, "signals, one for each accepted run");
 		EXPECT_EQ(got.count, got.runs, "hits counted, as many as runs of the program");
@@ -237,7 +237,7 @@ static const bool added = [] {
 	return true;
 }();
 
-/* For those of the events above that have no address, ctx->addr must be 0. */
+/* Only page faults have an address: for the other software events, ctx->addr must be 0. */
 static void check_no_address(Program which)
 {
 	uint64_t stray = 0;
@@ -308,7 +308,7 @@ static perf_event_attr faults(uint64_t sample_type)
 	return attr;
 }
 
-/* What the other of two events on one fault samples, and the number of words in such a sample. */
+/* Two events sample one fault: what the second samples, and the number of words in its sample. */
 static const struct {
 	const char *what;
 	uint64_t sample_type;
@@ -320,7 +320,7 @@ static const struct {
 	{ "the address", PERF_SAMPLE_ADDR, 3 + 1 },
 };
 
-/* Expects that the event has a sample for each of its hits, without data of the other event. */
+/* Expects that the event has a sample for each of its hits, without data from the other event. */
 static void check_own_samples(const char *first, const char *what, const Event &event, Ring &ring,
 			      size_t words)
 {
@@ -361,7 +361,7 @@ static void check_shared_sample(const char *which, const Filter *filter, bool de
 			std::string text = std::string(which) +
 					   (opened_first ? ", opened first" : ", opened last");
 
-			/* The order of opening is the order in the kernel's list of events. */
+			/* The order of opening determines the kernel's order of events. */
 			if (opened_first)
 				one.emplace(first);
 			other.emplace(attr);
@@ -384,7 +384,7 @@ static void check_shared_sample(const char *which, const Filter *filter, bool de
 				EXPECT_EQ(filter->runs() - runs, one->count(),
 					  "runs of the program");
 			EXPECT_EQ(own.samples(), delivers ? one->count() : 0,
-				  "samples of the first event");
+				  "samples of the event with callchain and registers");
 			check_own_samples(text.c_str(), o.what, *other, ring, o.words);
 		}
 	}
@@ -415,7 +415,7 @@ TEST_OF("events.shared_sample.accepted", "C2",
  * previous event in the list leaves a callchain of kernel frames behind, which must not be used.
  */
 TEST("events.shared_sample.callee", "C15",
-     "a program reached by a tail call gets no stack of another event")
+     "a program reached by a tail call does not get another event's stack")
 {
 	perf_event_attr attr = faults(PERF_SAMPLE_CALLCHAIN), of_kernel = attr;
 
@@ -479,7 +479,7 @@ static const struct Variant {
 	  [](auto &attr) { attr.sample_period = 7; }, HITS / 7 },
 	{ "period_large", "does not run with a sample_period above the number of hits",
 	  [](auto &attr) { attr.sample_period = HITS + 1; }, 0 },
-	/* The kernel then splits the period, so that each sample has a weight of one hit. */
+	/* Every hit then overflows, and its sample has a period of 1. */
 	{ "period_sampled", "runs on every hit with PERF_SAMPLE_PERIOD, whatever the sample_period",
 	  [](auto &attr) {
 		  attr.sample_period = 4;
@@ -517,7 +517,7 @@ static const bool added_variants = [] {
 	return true;
 }();
 
-/* With attr.freq the number of overflows depends on time. The program decides on all. */
+/* With attr.freq the number of overflows depends on time. The program must decide on each. */
 static void check_frequency(bool accept)
 {
 	perf_event_attr attr = breakpoint(hit);

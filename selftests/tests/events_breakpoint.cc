@@ -49,8 +49,8 @@ TEST("events.four", "C1",
 		for (int w : { 0, 1 }) {
 			watched.word[w] = i;
 			/*
-			 * QEMU's TCG keeps a watchpoint that was hit in DR6, and reports it with
-			 * the others, until a write to the page hits no watchpoint.
+			 * QEMU's TCG leaves the DR6 bit of a hit watchpoint set, and reports that
+			 * watchpoint with the others, until a write to the page hits no watchpoint.
 			 */
 			watched.word[2] = i;
 		}
@@ -124,7 +124,7 @@ TEST("events.same_address.w8", "C1", "two watchpoints on one word each follow th
 	check_same_address(attr, [](uint64_t value) { watched.word[0] = value; });
 }
 
-/* The kernel reads and writes the watched byte in write() to and read() from a pipe. */
+/* The kernel reads the watched byte in write() to a pipe, and writes it in read() from the pipe. */
 static void check_kernel_mode(bool exclude_kernel, bool accept)
 {
 	Pipe pipe;
@@ -255,7 +255,7 @@ TEST("events.group.software", "C1",
 
 /*
  * A breakpoint that joins a running group must count from its first hit, not only after the task is
- * scheduled the next time. That can happen at any moment, so try more than once.
+ * next scheduled in. That can happen at any moment and hide a lost hit, so try more than once.
  */
 static void check_joining(bool disabled, bool on_cpu)
 {
@@ -306,11 +306,11 @@ TEST_OF("events.group.enabled.cpu", "C6",
 	check_joining(true, true))
 
 /*
- * The deliberate exception: an overflow takes time even if its program rejects it, so the kernel
- * stops a clock that overflows too often, and writes a record, which is the only one in the ring.
+ * The deliberate exception to C1: an overflow takes time even if its program rejects it, so the
+ * kernel throttles a clock that overflows too often. The ring has only the records of that.
  */
 TEST("events.throttle", "C4",
-     "a clock that overflows too often is throttled although every overflow is rejected")
+     "a clock that overflows too often is throttled even if every overflow is rejected")
 {
 	constexpr long ENOUGH_MILLISECONDS = 5000;
 	perf_event_attr attr = counter(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_TASK_CLOCK);
@@ -338,7 +338,7 @@ TEST("events.throttle", "C4",
 
 /*
  * The records alone do not prove that the clock has stopped: between two looks at the ring that
- * find it in the same throttle, the program must not run.
+ * find the clock in the same throttle, the program must not run.
  */
 static void check_throttle_stops(bool accept)
 {
@@ -381,13 +381,13 @@ static void check_throttle_stops(bool accept)
 }
 
 TEST("events.throttle_stops", "C4",
-     "a throttled clock does not run its program, which rejects every overflow")
+     "while a clock whose overflows are rejected is throttled, its program does not run")
 {
 	check_throttle_stops(false);
 }
 
 TEST("events.throttle_stops.accepted", "C4",
-     "a throttled clock does not run its program, which accepts every overflow")
+     "while a clock whose overflows are accepted is throttled, its program does not run")
 {
 	check_throttle_stops(true);
 }

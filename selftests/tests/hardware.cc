@@ -313,7 +313,7 @@ static const bool added_throttle = [] {
 				   std::string(frequency ? "with attr.freq, too many overflows in "
 							 : "too many overflows in ") +
 					   source.says +
-					   " stop the counter although all are rejected",
+					   " stop the counter even if all are rejected",
 				   [=, &source] { check_throttle(source, frequency); } });
 	return true;
 }();
@@ -378,10 +378,10 @@ TEST_OF("hardware.frequency.accepted", "C2",
 	check_frequency(true))
 
 /*
- * Large PEBS: two batches end with an interrupt, and the driver writes the rest of a third when the
- * event is disabled or the task is switched, not earlier. The program runs only for the last record
- * of each complete batch, and the driver writes the others unfiltered. The documentation of the
- * series says so.
+ * As with large PEBS, two batches end with an interrupt. The driver writes the incomplete third
+ * batch only when the event is disabled or the task is switched out. The program runs only for the
+ * last record of each complete batch; the driver writes the others unfiltered. The documentation in
+ * the series says so.
  */
 static void check_batch(bool accept, bool each_interrupts)
 {
@@ -415,24 +415,24 @@ static void check_batch(bool accept, bool each_interrupts)
 }
 
 TEST_OF("hardware.batch.rejected", "C1",
-	"of the records that a PMU driver batches, a program can reject the last one of each batch",
+	"if a PMU driver batches records, a program can reject only the last one of each batch",
 	check_batch(false, false))
 
 TEST_OF("hardware.batch.accepted", "C2",
-	"all records that a PMU driver batches are written if the program accepts",
+	"if a PMU driver batches records and the program accepts, all of them are written",
 	check_batch(true, false))
 
 TEST_OF("hardware.batch.wakeup_events.rejected", "C1",
-	"with attr.wakeup_events of 1 a PMU driver does not batch, and every record can be "
+	"with attr.wakeup_events set to 1, a PMU driver does not batch, and every record can be "
 	"rejected",
 	check_batch(false, true))
 
 TEST_OF("hardware.batch.wakeup_events.accepted", "C2",
-	"with attr.wakeup_events of 1 a PMU driver does not batch, and every accepted record is "
-	"delivered",
+	"with attr.wakeup_events set to 1, a PMU driver does not batch, and every accepted record "
+	"is delivered",
 	check_batch(true, true))
 
-/* Like check_callchain() in programs.cc, but the driver has taken the callchain before. */
+/* Like check_callchain() in programs.cc, but the driver takes the callchain, and does so first. */
 static void check_callchain(Program program, perf_event_attr other_attr)
 {
 	for (Context context : contexts_to_try()) {
@@ -494,8 +494,8 @@ TEST("hardware.callchain.event", "C2",
 }
 
 TEST("hardware.callchain.unseen", "C2",
-     "a callchain taken by the PMU driver survives another event's overflow in a program that "
-     "does not read the stack")
+     "a callchain taken by the PMU driver survives another event's overflow while a program that "
+     "does not read the stack runs")
 {
 	check_callchain(Program::PRINTS_ALONE, with_kernel_callchain(traced_prints()));
 }
@@ -571,7 +571,7 @@ TEST("hardware.deferred_callchain.inherited", "C1",
 		event.enable();
 
 		Child child([&] {
-			link.close(); /* its copy */
+			link.close(); /* the child's copy */
 			ready.open();
 			gate.pass();
 			for (uint64_t i = 0; i < HITS; i++)
@@ -591,7 +591,7 @@ TEST("hardware.deferred_callchain.inherited", "C1",
 	}
 }
 
-/* The driver fills in only the mandatory fields of the sample, which is otherwise stack garbage. */
+/* The driver sets only the mandatory fields of the sample; the others are uninitialized stack. */
 TEST("hardware.no_address", "C15", "ctx->addr is 0 for a PMU event whose driver reports no address")
 {
 	for (Program which : { Program::LOOKS, Program::GETS_STACK })
@@ -627,7 +627,7 @@ TEST("hardware.nmi.limit.at_once", "C2",
 	EXPECT_EQ(ring.samples(), LIMIT, "samples");
 }
 
-/* The PMU interrupts nevertheless, like a hardware counter that is narrower than the count. */
+/* The PMU still interrupts, like a hardware counter that is narrower than the event's count. */
 TEST("hardware.counting", "C3", "the program of a PMU event without a sample period never runs")
 {
 	for (Context context : contexts_to_try()) {
@@ -651,7 +651,7 @@ TEST("hardware.counting", "C3", "the program of a PMU event without a sample per
 	}
 }
 
-/* The kernel multiplexes the events on the counters. Every other program rejects. */
+/* The kernel multiplexes the events on the counters. Programs with an even number reject. */
 TEST("hardware.multiplexed", "C1",
      "with more events than counters, each program decides on the overflows of its own event")
 {
@@ -665,7 +665,7 @@ TEST("hardware.multiplexed", "C1",
 		return std::any_of(events.begin(), events.end(),
 				   [](auto &event) { return event.count() < HITS; });
 	};
-	/* If the turns are long, there are more samples than a Ring remembers. */
+	/* A long turn on a counter leaves more samples than a Ring remembers. */
 	auto drain = [&](int i) {
 		rings[i]->drain();
 		samples[i] += rings[i]->samples();
@@ -719,13 +719,13 @@ TEST("hardware.pinned", "C6",
 }
 
 /*
- * NMIs while a program is attached and detached: on this CPU, where they can interrupt any
- * of its instructions, or on another one. The program accepts, so every hit must be delivered,
- * whether the program is attached or not.
+ * NMIs come while a program is being attached and detached, either on this CPU, where they can
+ * interrupt attach and detach at any instruction, or on another one. The program accepts, so every
+ * hit must be delivered, whether the program is attached or not.
  */
 static void check_detach(bool on_other_cpu)
 {
-	/* On another CPU the first loss can take seconds, so --race-seconds does not limit that. */
+	/* On another CPU the first loss can take seconds, so --race-seconds does not apply. */
 	const int ROUNDS = on_other_cpu ? 4 : 1;
 	const double seconds = (on_other_cpu ? 16 : race_seconds(5)) / ROUNDS;
 	int here = usable_cpus()[0], there = other_cpu();
@@ -789,8 +789,8 @@ TEST_OF("hardware.nmi.detach.other_cpu", "C6",
 	check_detach(true))
 
 /*
- * NMIs interrupt bpf(2), which may hold locks that a program needs. Copied user registers do not
- * mean that the task is not in bpf(2).
+ * NMIs interrupt bpf(2), which may hold locks that a program needs. Even if the registers are a
+ * copy from user mode, the task may be in bpf(2).
  */
 static void check_amid_bpf(uint64_t config)
 {
@@ -828,7 +828,7 @@ static void check_amid_bpf(uint64_t config)
 	note("%llu hits, %llu runs, %llu misses", (unsigned long long)event.count(),
 	     (unsigned long long)filter.runs(), (unsigned long long)*misses);
 	EXPECT_GT(filter.runs(), 0, "runs of the program");
-	EXPECT_GT(*misses, 0, "misses in the middle of bpf()");
+	EXPECT_GT(*misses, 0, "misses in bpf()");
 	EXPECT_EQ(filter.runs() + *misses, event.count(), "runs and misses, as many as hits");
 }
 
@@ -837,13 +837,13 @@ TEST_OF("hardware.nmi.bpf", "C6",
 	check_amid_bpf(0))
 
 TEST_OF("hardware.nmi_copy.bpf", "C6",
-	"an NMI that interrupts bpf() runs the program or is counted as a miss with copied user "
-	"registers, too",
+	"an overflow in an NMI with copied user registers that interrupts bpf() runs the program "
+	"or is counted as a miss",
 	check_amid_bpf(COPY))
 
 /*
- * An overflow in an NMI comes while the signal of the one before is sent. Both are of user mode, as
- * with a late interrupt of a counter that excludes the kernel.
+ * The NMI comes while the signal of the previous overflow is being sent. Both overflows have
+ * user-mode registers, as with a late interrupt of a counter that excludes the kernel.
  */
 TEST("hardware.nmi.in_signal", "C6",
      "an overflow in an NMI that interrupts the sending of a signal sends its own signal")
@@ -864,7 +864,7 @@ TEST("hardware.nmi.in_signal", "C6",
 	for (uint64_t i = 1; i <= HITS; i++) {
 		hits.make_in("kill_fasync");
 		hits.make(1);
-		EXPECT_EQ(event.count(), 2 * i, "hits counted, the second one in kill_fasync()");
+		EXPECT_EQ(event.count(), 2 * i, "hits counted, half of them in kill_fasync()");
 		EXPECT_EQ(Signals::count(SETSIG), 2 * i, "signals");
 	}
 	event.disable();
@@ -875,10 +875,10 @@ TEST("hardware.nmi.in_signal", "C6",
 
 /*
  * Deleting an element of a resizable hash map disables programs twice, the second time for a part
- * of the deletion. The NMI comes after that part.
+ * of the deletion. The NMI comes after that part, when programs must still be disabled.
  */
 TEST("hardware.nmi.bpf.nested", "C6",
-     "an overflow in bpf() is a miss, also after a nested section without programs has ended")
+     "an overflow in bpf() is still a miss after a nested section that disables programs has ended")
 {
 	constexpr auto RESIZABLE_HASH = bpf_map_type(35); /* newer than the headers here */
 	Hits hits(NMI);
@@ -900,8 +900,8 @@ TEST("hardware.nmi.bpf.nested", "C6",
 		    bpf_map_delete_elem(map.get(), &key))
 			setup_failed("bpf() to change a map", errno);
 	}
-	EXPECT_EQ(event.count(), HITS, "hits counted, in bpf()");
-	EXPECT_EQ(filter.runs(), 0, "runs of the program");
+	EXPECT_EQ(event.count(), HITS, "hits counted in bpf()");
+	EXPECT_EQ(filter.runs(), 0, "runs of the program in bpf()");
 	EXPECT_EQ(misses_of_program(filter.prog_fd()).value_or(0), HITS, "misses");
 	hits.make(1);
 	EXPECT_EQ(filter.runs(), 1, "runs of the program after bpf()");
@@ -914,8 +914,8 @@ static void set_aux_action(perf_event_attr &attr, uint32_t action)
 }
 
 /*
- * Hits on one function pause the trace of the leader, and hits on another one resume it. A real one
- * would be of Intel PT or CoreSight.
+ * Hits on one function pause the trace of the leader, and hits on another one resume it. A real
+ * trace would come from Intel PT or CoreSight.
  */
 static void check_aux_pause(Verdict verdict)
 {
@@ -949,7 +949,7 @@ static void check_aux_pause(Verdict verdict)
 }
 
 TEST_OF("hardware.aux_pause.rejected", "C3",
-	"rejected hits pause and resume the trace of another event, as the documentation says",
+	"rejected hits still pause and resume the trace of another event, as documented",
 	check_aux_pause(rejects))
 
 TEST("hardware.aux_pause.accepted", "C2",

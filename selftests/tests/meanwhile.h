@@ -39,7 +39,7 @@ private:
 	std::thread thread_;
 };
 
-/* Frequent timer interrupts on @cpu, which make the interrupted code take longer. */
+/* Frequent timer interrupts on @cpu, which slow down the interrupted code. */
 class Interrupts {
 public:
 	explicit Interrupts(int cpu)
@@ -53,8 +53,8 @@ private:
 };
 
 /*
- * A race that was not lost proves something only if it was run: the two sides must have met this
- * often. On a crowded host ten times as many were seen.
+ * A test that saw no loss proves something only if the race took place: the two sides must have met
+ * at least this often. On a busy host they met ten times as often.
  */
 inline constexpr uint64_t MEETINGS = 20;
 

@@ -18,7 +18,7 @@ extern "C" {
 void stepped_1();
 void stepped_2();
 void stepped_3();
-void store_0(volatile uint32_t *to, uint32_t value); /* also executes store_1() */
+void store_0(volatile uint32_t *to, uint32_t value); /* continues in store_1() */
 void store_1(volatile uint32_t *to, uint32_t value);
 void store_2();
 void store_3();
@@ -117,7 +117,10 @@ inline const Report reports[] = {
 	{ "sigtrap.program", "SIGTRAP and an accepting program", true, true },
 };
 
-/* Adds a test @name.PLACE.REPORT for each; its rule is @before, the event, and @after. */
+/*
+ * Adds a test @name.PLACE.REPORT for each place and each report. Its description is @before, the
+ * place and the report, and @after.
+ */
 inline void add_tests(const std::string &name, const std::string &before, const std::string &after,
 		      void (*check)(const Place &, const Report &),
 		      CallSite at = CallSite::of_call())
@@ -173,7 +176,7 @@ public:
 
 /* ---- a tracer */
 
-/* A tracee that must stop where it is expected to: otherwise the test fails. */
+/* A tracee that fails the test if it does not stop where it must. */
 class CheckedTracee : public Tracee {
 public:
 	template <typename Body>
@@ -190,7 +193,7 @@ public:
 			     status_text(status()).c_str());
 	}
 
-	/* Resumes it with @sig until it stops by @stops_by, at the address @at unless that is 0. */
+	/* Resumes the tracee with @sig. It must stop by @stops_by, and at @at unless that is 0. */
 	void resume_until(__ptrace_request how, int sig, int stops_by, uint64_t at,
 			  int line = __builtin_LINE())
 	{
@@ -249,7 +252,7 @@ inline Spot spot_of(const InstructionSet &set, const Place &place)
 	return { attr, set.next, set.after, 0 };
 }
 
-/* Whether the kernel can execute programs with this instruction set. If not, the test says so. */
+/* Whether the kernel can execute programs with this instruction set. If not, prints a note. */
 inline bool can_execute(const InstructionSet &set)
 {
 	const bool there = executes(set);
@@ -262,7 +265,7 @@ inline bool can_execute(const InstructionSet &set)
 /* The signals that count_signal() and count_other() have handled. */
 inline std::atomic<uint64_t> handled, other_handled;
 
-/* Without a maximum, an instruction that hits again and again would never end the test. */
+/* If an instruction hits forever, the maximum ends the test. */
 inline void count(std::atomic<uint64_t> &signals, uint64_t at_most = 100 * HITS)
 {
 	if (++signals > at_most)

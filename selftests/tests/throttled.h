@@ -18,8 +18,8 @@ inline perf_event_attr without_period(perf_event_attr attr)
 }
 
 /*
- * Linux 7 stops the whole group of an event that is throttled. A sibling must count again
- * afterwards even if its task was scheduled out meanwhile.
+ * When an event is throttled, Linux 7 stops its whole group. A sibling must count again afterwards
+ * even if its task was scheduled out while the group was throttled.
  */
 inline void check_group_throttled(perf_event_attr attr, void (*hits)(uint64_t times))
 {
@@ -70,9 +70,9 @@ inline void check_group_throttled(perf_event_attr attr, void (*hits)(uint64_t ti
 		uint64_t counts = sibling.count() - before;
 
 		if (counts != HITS && counted == i * HITS)
-			note("%llu hits counted after throttle %d, the first with too few",
+			note("%llu hits counted after throttle %d, the first with a wrong count",
 			     (unsigned long long)counts, i);
 		counted += counts;
 	}
-	EXPECT_EQ(counted, TRIES * HITS, "hits counted after the throttle");
+	EXPECT_EQ(counted, TRIES * HITS, "hits counted after the throttles");
 }

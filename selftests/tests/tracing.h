@@ -10,7 +10,7 @@
 #include "lib/fail.h"
 #include "lib/fd.h"
 
-/* The number in a file of sysfs, or -1. */
+/* The number in a sysfs file, or -1. */
 inline long number_in(const char *path)
 {
 	char text[32] = {};
