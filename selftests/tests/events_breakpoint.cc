@@ -212,6 +212,8 @@ static void check_group(perf_event_attr first, bool leader_hits)
 		}
 		EXPECT_EQ(filters[0].runs(), leader_hits ? HITS : 0,
 			  "runs of the leader's program");
+		if (leader_hits)
+			EXPECT_EQ(leader.count(), HITS, "hits counted by the leader");
 		EXPECT_EQ(sibling.count(), HITS, "hits counted by the sibling");
 		EXPECT_EQ(filters[1].runs(), HITS, "runs of the sibling's program");
 		EXPECT_EQ(Signals::count(SETSIG), expected_signals, "signals");
