@@ -105,16 +105,19 @@ static void check_ptraced(const Ptraced &p)
 
 	Event event(breakpoint(hit), tracee.pid());
 	Ring ring(event);
-	uint64_t stops = 0;
+	uint64_t stops = 0, at_breakpoint = 0;
 
 	event.enable(filter);
-	while (tracee.resume(PTRACE_CONT))
-		stops += tracee.has_stopped_by(SIGTRAP) &&
-			 ptrace(PTRACE_PEEKUSER, tracee.pid(), debug_register(6), nullptr) &
-				 DR6_TRAP_0;
+	while (tracee.resume(PTRACE_CONT)) {
+		stops++;
+		at_breakpoint += tracee.has_stopped_by(SIGTRAP) &&
+				 ptrace(PTRACE_PEEKUSER, tracee.pid(), debug_register(6), nullptr) &
+					 DR6_TRAP_0;
+	}
 	ring.drain();
 	EXPECT_STATUS(tracee.status(), 0, "the tracee");
-	EXPECT_EQ(stops, HITS, "stops at the ptrace breakpoint");
+	EXPECT_EQ(at_breakpoint, HITS, "stops at the ptrace breakpoint");
+	EXPECT_EQ(stops, HITS, "stops of the tracee");
 	EXPECT_EQ(event.count(), HITS, "hits of the filtered breakpoint");
 	EXPECT_EQ(filter.runs(), HITS, "runs of the program");
 	EXPECT_EQ(ring.samples(), 0, "samples");
