@@ -50,7 +50,7 @@ static void other_process(bool accept)
 	filter.returns(accept);
 	event.enable(filter);
 	hit_times(HITS);
-	EXPECT_EQ(event.count(), 0, "hits of the monitor");
+	EXPECT_EQ(event.count(), 0, "hits counted in the monitor");
 	gate.open();
 	EXPECT_STATUS(child.wait(), 0, "the child");
 	ring.drain();
@@ -185,7 +185,7 @@ static void per_cpu(bool accept)
 	filter.returns(accept);
 	event.enable(filter);
 
-	/* In this process and in another one, on all CPUs, of which the event has one. */
+	/* On all CPUs, in this process and in a child. The event counts on one CPU only. */
 	auto write_everywhere = [&] {
 		for (int cpu : cpus) {
 			run_on(cpu);
@@ -202,7 +202,10 @@ static void per_cpu(bool accept)
 	expect_delivered(ring, when(accept, 2 * HITS));
 }
 
-/* Like a privileged helper of a debugger: it opens, attaches, passes the event on, and exits. */
+/*
+ * The helper acts like the privileged helper of a debugger: it opens the event, attaches the
+ * program, passes the event on, and exits.
+ */
 static void passed_on(bool accept)
 {
 	SocketPair ends;
@@ -239,7 +242,7 @@ static void passed_on(bool accept)
 	expect_delivered(ring, when(accept, LIMIT - 1));
 }
 
-/* In a new program: this one, which adds a test each time that it calls add_test(). */
+/* The new program is the suite itself, which calls add_test() once for each test. */
 static void after_exec(bool accept)
 {
 	constexpr uint64_t AT_LEAST = 100;
@@ -375,8 +378,8 @@ static void pinned(bool accept)
 
 	EXPECT_EQ(Signals::count(SETSIG), when(accept, 4 * HITS), "signals");
 	/*
-	 * A link whose last reference was its file is freed after a grace period, on some kernels
-	 * in a work item, first its program and then its event.
+	 * After its file is removed, the link is freed after a grace period, on some kernels in a
+	 * work item: first its program, then its event.
 	 */
 	bool left = true;
 
@@ -392,14 +395,16 @@ static void pinned(bool accept)
 
 static const Pair pairs[] = {
 	{ "other_process", "rejected hits of a monitored process have no side effect",
-	  "accepted hits of a monitored process leave samples and signal the monitor",
+	  "accepted hits of a monitored process are sampled and signal the monitor",
 	  other_process },
 	{ "other_process_sigtrap", "rejected hits of a monitored process raise no SIGTRAP in it",
 	  "accepted hits of a monitored process raise SIGTRAP in it", other_process_sigtrap },
 	{ "threads", "rejected hits raise no SIGTRAP in threads that inherited the event",
-	  "accepted hits raise SIGTRAP in the thread that hit and inherited the event", threads },
-	{ "grandchildren", "rejected hits of grandchildren, which inherit the event, are silent",
-	  "accepted hits of grandchildren, which inherit the event, signal its owner",
+	  "an accepted hit of an inherited event raises SIGTRAP only in the thread that hit",
+	  threads },
+	{ "grandchildren",
+	  "rejected hits of grandchildren that inherited the event do not signal its owner",
+	  "accepted hits of grandchildren that inherited the event signal its owner",
 	  grandchildren },
 	{ "inherit_thread",
 	  "with inherit_thread, a rejecting program is inherited by threads but not by processes",
@@ -408,15 +413,17 @@ static const Pair pairs[] = {
 	{ "per_cpu", "rejected hits of a per-CPU event have no side effect, whichever task hits",
 	  "accepted hits of a per-CPU event are delivered, whichever task hits", per_cpu },
 	{ "passed_on",
-	  "an event that was opened by another process and passed on keeps its rejecting program",
-	  "an event that was opened by another process and passed on keeps its accepting program",
+	  "an event received over a socket from the process that opened it still rejects hits",
+	  "an event received over a socket from the process that opened it still accepts hits",
 	  passed_on },
-	{ "after_exec", "hits in the program that exec() has started are rejected",
-	  "hits in the program that exec() has started are accepted", after_exec },
+	{ "after_exec", "after exec(), a rejecting filter still rejects the hits of the task",
+	  "after exec(), an accepting filter still accepts the hits of the task", after_exec },
 	{ "period", "after IOC_PERIOD the program rejects exactly the hits that complete a period",
 	  "after IOC_PERIOD the program accepts exactly the hits that complete a period", period },
-	{ "pinned", "a pinned link keeps its event and rejecting program without any descriptor",
-	  "a pinned link keeps its event and accepting program without any descriptor", pinned },
+	{ "pinned",
+	  "a pinned link keeps its event and rejecting program while no descriptor is open",
+	  "a pinned link keeps its event and accepting program while no descriptor is open",
+	  pinned },
 };
 
 static const bool added = [] {
@@ -429,7 +436,7 @@ static const bool added = [] {
 	return true;
 }();
 
-/* From each period to each other one, after different numbers of hits. */
+/* Changes the period from each value to each value, after different numbers of hits. */
 static void check_period_in_full(perf_event_attr attr, void (*hits_of)(uint64_t times))
 {
 	static const uint64_t periods[] = { 1, 2, 3, 7, 100 };
@@ -508,7 +515,7 @@ TEST("life.period.throttle", "C4",
 
 /* Without a program, and with one that accepts. */
 TEST("life.limit.enable", "C10",
-     "a breakpoint that used up its limit is hit again after ENABLE, then without a limit")
+     "ENABLE re-enables a breakpoint that has used up its limit, and it then has no limit")
 {
 	for (bool attached : { false, true }) {
 		Filter filter;
@@ -532,7 +539,7 @@ TEST("life.limit.enable", "C10",
 }
 
 TEST("life.limit.again", "C10",
-     "a clock or a software event that used up its limit overflows again after each REFRESH")
+     "a clock or software event that has used up its limit overflows again after each REFRESH")
 {
 	constexpr uint64_t TICK = 1'000'000; /* ns */
 	static void *const page = mmap(nullptr, sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE,
@@ -568,7 +575,7 @@ TEST("life.limit.again", "C10",
 	}
 }
 
-TEST("life.limit.disabled", "C9", "DISABLE and ENABLE keep what remains of the limit")
+TEST("life.limit.disabled", "C9", "DISABLE and ENABLE keep the rest of the limit")
 {
 	Filter filter;
 	Signals signals({ SETSIG });
@@ -681,7 +688,7 @@ TEST("life.exit", "C6",
 }
 
 TEST("life.exit.wakeup", "C2",
-     "a task that sleeps in poll() on the event of another task gets POLLHUP when that one exits")
+     "poll() on the event of another task wakes up and returns POLLHUP when that task exits")
 {
 	constexpr int SECONDS = 8;
 
@@ -690,7 +697,7 @@ TEST("life.exit.wakeup", "C2",
 		Filter filter;
 		Child child([&] {
 			gate.pass();
-			/* Until the parent sleeps. */
+			/* Wait until the parent sleeps. */
 			usleep(100'000);
 			return 0;
 		});
@@ -704,7 +711,7 @@ TEST("life.exit.wakeup", "C2",
 		event.enable();
 		gate.open();
 
-		/* At the end of its time, poll() looks once more. */
+		/* poll() also checks the event at its timeout, so check the time as well. */
 		const double begun = seconds_now();
 
 		EXPECT_EQ(poll(&poller, 1, 1000 * SECONDS), 1, "descriptors that are ready");
@@ -715,9 +722,9 @@ TEST("life.exit.wakeup", "C2",
 }
 
 /*
- * Attaching or detaching changes the event that was opened and the tasks that inherit it later, but
- * not tasks that have inherited it before. A grandchild inherits it later, though from a child that
- * has inherited it before.
+ * Attaching or detaching affects the event that was opened and the tasks that inherit it later, but
+ * not the tasks that have already inherited it. A grandchild that is forked later is affected, even
+ * if its parent inherited the event before.
  */
 static void check_after_fork(bool detach, bool grandchild)
 {
@@ -835,13 +842,14 @@ static void check_exec(bool remove_on_exec)
 	expect_hits(event, filter, HITS);
 }
 
-TEST("life.exec", "C6", "exec() ends the hits of a breakpoint and, with remove_on_exec, the event")
+TEST("life.exec", "C6",
+     "exec() removes an event only with remove_on_exec; earlier hits stay counted")
 {
 	check_exec(false);
 	check_exec(true);
 }
 
-/* A program without descriptors: only what it is attached to keeps it. */
+/* A program whose descriptors can be closed, so that only its attachment holds a reference. */
 class AttachedProgram {
 public:
 	AttachedProgram()
@@ -905,7 +913,7 @@ static void gone_with_both(AttachedProgram &program)
 	program.expect_freed();
 }
 
-/* Another process holds the event or the link, and ends by @leave. */
+/* Another process holds the event or the link, and calls @leave, which exits or execs. */
 static void gone_with(AttachedProgram &program, bool by_link, void (*leave)())
 {
 	/*
@@ -958,7 +966,7 @@ static void gone_with_exec(AttachedProgram &program)
 {
 	gone_with(program, false, [] {
 		execlp("sleep", "sleep", "1000", nullptr);
-		fail("exec of sleep: %s", errno_name(errno).c_str());
+		fail("expected success, got %s: executing sleep", errno_name(errno).c_str());
 	});
 }
 
@@ -1188,23 +1196,26 @@ static const struct {
 	  gone_with_a_kill },
 	{ "exec", "a program is freed when exec() closes its event", gone_with_exec },
 	{ "exec_sigtrap",
-	  "a program is freed when exec() removes its event, whose SIGTRAP is pending",
+	  "a program is freed when exec() removes its event while a SIGTRAP is pending",
 	  gone_with_exec_and_sigtrap },
 	{ "exit_sigtrap",
-	  "a program is freed when a task exits that holds its event, whose SIGTRAP is pending",
+	  "a program is freed when the task with its event exits while a SIGTRAP is pending",
 	  gone_with_exit_and_sigtrap },
-	{ "children", "a program that children have inherited is freed when its event is closed",
+	{ "children", "a program is freed with its event after the children that inherited it exit",
 	  gone_with_children },
-	{ "failed_forks", "a program that failed forks have inherited is freed with its event",
+	{ "failed_forks",
+	  "a program is freed with its event after forks that inherited it and then failed",
 	  gone_after_failed_forks },
 	{ "refused_forks",
-	  "a program is freed with its event after forks that failed because of the event",
+	  "a program is freed with its event after forks that fail because of the event",
 	  gone_after_refused_forks },
-	{ "before_children", "closing an event frees its program although children still run",
+	{ "before_children",
+	  "closing an event frees its program while children that inherited it run",
 	  gone_before_children },
-	{ "after_child", "a program is freed when the last child that inherited it exits",
+	{ "after_child", "a detached program is freed when the child that inherited it exits",
 	  gone_after_a_child },
-	{ "refused", "a program whose attachment failed with EEXIST is freed", gone_when_refused },
+	{ "refused", "a program is freed after its attachment failed with EEXIST",
+	  gone_when_refused },
 };
 
 static const bool added_gone = [] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The breakpoints that a task may have, of which the CPU limits the number: C15. */
+/* C15: the CPU limits the number of breakpoints that a task may have. */
 #include <unistd.h>
 
 #include <atomic>
@@ -35,7 +35,7 @@ static int breakpoints_left()
 	return n;
 }
 
-/* A breakpoint on words[0], alone or in a group whose leader takes no slot. Both are inherited. */
+/* A breakpoint on words[0], alone or in a group whose leader needs no slot. Both are inherited. */
 class Inherited {
 public:
 	explicit Inherited(bool grouped)
@@ -61,9 +61,9 @@ private:
 };
 
 /*
- * Of two children with the same inherited breakpoint, the first exits with the context of the
- * second. Before that, their parent has closed another event that both have inherited. Returns the
- * number of breakpoints that the second can still open.
+ * Two children have inherited the same breakpoint and another event, which their parent closes.
+ * Then the first child exits with the context of the second. Returns the number of breakpoints that
+ * the second child can still open.
  */
 static uint64_t left_after_exit_of_sibling(bool grouped)
 {
@@ -80,8 +80,8 @@ static uint64_t left_after_exit_of_sibling(bool grouped)
 	other.enable();
 
 	/*
-	 * Each switch between the two swaps. Their number is odd if the first runs alone when the
-	 * event has been closed.
+	 * Each switch between the two children swaps their contexts. The number of swaps is odd if
+	 * only the first child is running when the event is closed.
 	 */
 	Child first([&] {
 		while (!both.closed || !both.swap.waits)
@@ -141,7 +141,7 @@ TEST_OF("life.inherited.slots.group", "C15",
  * last breakpoint at the same time both succeed.
  */
 TEST("life.slots.together", "C15",
-     "of two threads that open the last free breakpoint of a task at once, exactly one succeeds")
+     "if two threads open the last free breakpoint of a task at once, exactly one succeeds")
 {
 	const Bound bound(SECONDS);
 	const std::vector<int> cpus = usable_cpus();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Overflows whose program cannot run, because it runs already: C6. */
+/* Overflows whose program cannot run because it is already running: C6. */
 #include "lib/program.h"
 #include "tests/common.h"
 
@@ -15,7 +15,7 @@ static uint64_t misses(const Filter &filter)
 TEST("misses.nested", "C6", "hits caused by the program's own reads are counted as its misses")
 {
 	static volatile uint64_t watched;
-	/* Only one byte, so that a read is one hit however the kernel copies. */
+	/* Watch one byte, so that a read is exactly one hit, however the kernel copies. */
 	perf_event_attr attr = breakpoint(Access::READ_WRITE, &watched, 1);
 	Filter filter;
 
@@ -42,9 +42,9 @@ TEST("misses.nested", "C6", "hits caused by the program's own reads are counted 
 }
 
 /*
- * Each access is a hit, whose program reads the word and rejects. The read is another hit, for
- * which the program cannot run: a miss. Before 6.10 a miss has all effects but the sample; since
- * 6.10 it has none.
+ * Each access is a hit. Its program reads the word and rejects the hit. The read is another hit,
+ * and a miss, because the program is already running. Before 6.10 a miss has all effects except the
+ * sample; since 6.10 it has none.
  */
 class Missing {
 public:
@@ -70,13 +70,13 @@ public:
 		EXPECT_EQ(event_.count(), 2 * filter_.runs(), "hits counted, misses included");
 		return filter_.runs();
 	}
-	/* The number of effects that so many misses have. */
+	/* The number of effects that this many misses have. */
 	static uint64_t delivered(uint64_t misses) { return kernel_before(6, 10) ? misses : 0; }
 
 private:
 	static perf_event_attr watchpoint(void (*set)(perf_event_attr &attr))
 	{
-		/* Only one byte, so that a read is one hit however the kernel copies. */
+		/* Watch one byte, so that a read is exactly one hit, however the kernel copies. */
 		perf_event_attr attr = breakpoint(Access::READ_WRITE, &watched, 1);
 
 		attr.exclude_kernel = 0;
@@ -92,7 +92,8 @@ private:
 
 volatile uint64_t Missing::watched;
 
-TEST("misses.signal", "C6", "a miss sends its signal where the stock kernel does (before 6.10)")
+TEST("misses.signal", "C6",
+     "before 6.10 a miss sends its signal, as on stock; since 6.10 it does not")
 {
 	Signals signals({ SETSIG });
 	Missing missing;
@@ -103,7 +104,8 @@ TEST("misses.signal", "C6", "a miss sends its signal where the stock kernel does
 	EXPECT_EQ(Signals::count(SETSIG), Missing::delivered(HITS), "signals");
 }
 
-TEST("misses.sigtrap", "C6", "a miss raises SIGTRAP where the stock kernel does (before 6.10)")
+TEST("misses.sigtrap", "C6",
+     "before 6.10 a miss raises SIGTRAP, as on stock; since 6.10 it does not")
 {
 	Signals signals({ SIGTRAP });
 	Missing missing([](perf_event_attr &attr) { attr = with_sigtrap(attr); });
@@ -113,16 +115,19 @@ TEST("misses.sigtrap", "C6", "a miss raises SIGTRAP where the stock kernel does 
 	EXPECT_EQ(Signals::count(SIGTRAP, TRAP_PERF), Missing::delivered(HITS), "SIGTRAPs");
 }
 
-/* On stock, rejected hits use up the limit, too. If it is even, the last one is taken by a miss. */
+/*
+ * On stock, a rejected hit counts against the limit, too, and then its program causes a miss. So an
+ * even limit is used up by a miss.
+ */
 TEST("misses.limit", "C6",
-     "a miss takes one from the limit where the stock kernel does (before 6.10)")
+     "before 6.10 a miss counts against the limit, as on stock; since 6.10 it does not")
 {
 	constexpr int EVEN = 4;
 	Setup limited;
 
 	limited.limit = true;
 
-	/* Without the series. */
+	/* True only without the series. */
 	const bool rejected_takes = observe(limited, rejects).taken;
 	Signals signals({ SETSIG });
 	Missing missing;
@@ -141,11 +146,12 @@ TEST("misses.limit", "C6",
 }
 
 /*
- * An accepted hit during which a miss takes the last of the limit. It must not be charged as well:
- * the limit would be negative, and REFRESH would raise it to none.
+ * While the program of an accepted hit runs, a miss uses up the limit. The hit must not count
+ * against the limit as well: it would become negative, and REFRESH would raise it to 0, which means
+ * no limit.
  */
 TEST("misses.limit.last", "C10",
-     "a hit whose limit is used up by a miss during its program leaves no negative limit")
+     "a hit does not make the limit negative if a miss uses it up while the program runs")
 {
 	constexpr uint64_t REFRESHES = 3, ACCEPTED = 1;
 	Missing missing;
@@ -160,9 +166,10 @@ TEST("misses.limit.last", "C10",
 }
 
 /*
- * On each CPU, because an earlier miss, even of another test, could leave a per-CPU counter behind.
+ * Test each CPU: an earlier miss, even one in another test, could have left a per-CPU counter
+ * raised.
  */
-TEST("misses.none", "C6", "hits whose program runs are not counted as misses, whatever it returns")
+TEST("misses.none", "C6", "a hit whose program runs is not a miss, whatever the program returns")
 {
 	for (int cpu : usable_cpus()) {
 		run_on(cpu);

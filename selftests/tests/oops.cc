@@ -97,7 +97,7 @@ static int exec_for_ever()
 	return execl(self, self, again, nullptr);
 }
 
-/* An event on another task, which requires no rights and is removed by its exec(). */
+/* Opens an event on a task, which requires no rights. The exec() of the task removes it. */
 static Fd until_exec(pid_t pid)
 {
 	perf_event_attr attr = software(PERF_COUNT_SW_DUMMY);
@@ -114,8 +114,8 @@ static Fd until_exec(pid_t pid)
 }
 
 /*
- * perf_event_open() adds the event to the list of its owner after it has released the context and
- * the exec_update_lock of the event's task, which may be in exec() by then.
+ * perf_event_open() adds the event to its owner's list after it has released the context and the
+ * exec_update_lock of the event's task, which may be in exec() by then.
  */
 TEST("oops.remove_on_exec.opened", "C15",
      "opening an event with remove_on_exec on a task in exec() is safe")
@@ -141,7 +141,7 @@ TEST("oops.remove_on_exec.disabled", "C15",
 	Child owner([&] {
 		Fd others[50];
 
-		/* These precede the event in the list, and make walking the list take longer. */
+		/* They precede the event in the list, so that it takes longer to walk the list. */
 		for (auto &other : others)
 			other = until_exec(0);
 
@@ -149,7 +149,8 @@ TEST("oops.remove_on_exec.disabled", "C15",
 
 		for (;;) {
 			/*
-			 * Open the event while the child is not in exec(): that is the other test.
+			 * Open the event while the child is stopped: the test above covers opening
+			 * it during exec().
 			 */
 			kill(child.pid(), SIGSTOP);
 			waitpid(child.pid(), nullptr, WUNTRACED);
@@ -205,7 +206,8 @@ static void run_first()
 		stops++;
 
 		/*
-		 * An RCU reader that holds the program waits for this thread, and freeing it, too.
+		 * If the preempted task is an RCU reader, no program is freed until that task runs
+		 * again: wait for a limited time.
 		 */
 		const clock_t begun = clock();
 
@@ -215,9 +217,9 @@ static void run_first()
 	}
 }
 
-/* BPF_TASK_FD_QUERY looks at the program of an event, whose link may close at any instruction. */
+/* BPF_TASK_FD_QUERY reads the program of an event, whose link may be closed at any time. */
 TEST("oops.query", "C8",
-     "closing a link is safe while BPF_TASK_FD_QUERY looks at the program of its event")
+     "closing a link is safe while BPF_TASK_FD_QUERY reads the program of its event")
 {
 	const Bound bound(2 * SECONDS);
 	const uint64_t address = kernel_address_of("bpf_get_perf_event_info");
@@ -289,7 +291,7 @@ TEST("oops.pmu_gone.info", "C8",
 	const std::string text(std::istreambuf_iterator<char>(fdinfo), {});
 
 	EXPECT_VALUE(text.find("prog_id:\t" + std::to_string(info.prog_id)) != text.npos, true,
-		     "fdinfo names the program");
+		     "fdinfo has the id of the program");
 }
 
 TEST("oops.pmu_gone.close", "C8",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* A program that is detached while its event is inherited: C8. */
+/* C8: a program may be detached while its event is being inherited. */
 #include <linux/sched.h>
 #include <sched.h>
 #include <sys/syscall.h>
@@ -15,7 +15,7 @@
 
 /*
  * Forks with CLONE_FILES, because a child with its own descriptors would keep a link open that its
- * parent closes. With @taken, an id in use, the fork fails, but only after the child has inherited
+ * parent closes. With @taken, a PID in use, the fork fails, but only after the child has inherited
  * the events: the cheapest way to inherit repeatedly.
  */
 static pid_t fork_sharing_files(const pid_t *taken)
@@ -49,13 +49,13 @@ static void fork_on(int seconds)
 			waitpid(pid, nullptr, 0);
 	}
 	note("%lu forks", forks);
-	EXPECT_GE(forks, MEETINGS, "forks meanwhile");
+	EXPECT_GE(forks, MEETINGS, "forks during the race");
 }
 
 static constexpr int FORK_SECONDS = 10;
 
 enum class Forker {
-	TASK, /* the task of the event, which forks with the mutex of its context held */
+	TASK, /* the task of the event, which holds the mutex of its context while it forks */
 	CHILD, /* a child, which holds another mutex */
 };
 
@@ -72,7 +72,7 @@ static void race_fork(Forker forker)
 	{
 		std::optional<Child> child;
 
-		/* Before there is a link, whose descriptor the child would inherit. */
+		/* Create the child before the link: it would inherit the descriptor of the link. */
 		if (forker == Forker::CHILD)
 			child.emplace([] {
 				fork_on(FORK_SECONDS);
@@ -80,8 +80,8 @@ static void race_fork(Forker forker)
 			});
 
 		/*
-		 * Only the link holds the program, so a program that is inherited too late is
-		 * freed.
+		 * Only the link holds a reference to the program, so a program that is inherited
+		 * too late has already been freed.
 		 */
 		Meanwhile detaching(cpus.there, [&](uint64_t) {
 			Fd prog = load_least(1);
@@ -97,7 +97,7 @@ static void race_fork(Forker forker)
 		detached = detaching.rounds();
 	}
 	note("%lu detaches", detached);
-	EXPECT_GE(detached, MEETINGS, "detaches meanwhile");
+	EXPECT_GE(detached, MEETINGS, "detaches during the race");
 }
 
 TEST_OF("oops.detach_fork.task", "C8", "closing a link is safe while the task of its event forks",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The probe for debuggers to copy, probe/minimal.c, beside perf_bpf_probe. */
+/* probe/minimal.c, the probe for debuggers to copy, must agree with perf_bpf_probe. */
 
 #include "lib/rights.h"
 #include "tests/common.h"
@@ -12,8 +12,8 @@ struct Ran {
 };
 
 /*
- * Runs a program that is built with this one, as root or without the right to load a program. It
- * is executed without a shell, which in a guest may be of another architecture.
+ * Runs a program of the suite, as root or without the right to load a program. There is no shell in
+ * between, because the shell of a guest may be of another architecture.
  */
 Ran run(const char *program, bool with_rights, const char *option = nullptr)
 {
@@ -38,7 +38,7 @@ Ran run(const char *program, bool with_rights, const char *option = nullptr)
 	return ran;
 }
 
-/* What perf_bpf_probe says of an effect, in the words of lib/effects.h. */
+/* Whether perf_bpf_probe reports @result for @effect, both in the words of lib/effects.h. */
 bool says(const Ran &probe, const std::string &effect, const std::string &result)
 {
 	const size_t at = probe.said.find("\"" + effect + "\"");
@@ -47,9 +47,10 @@ bool says(const Ran &probe, const std::string &effect, const std::string &result
 	       probe.said.find("\"" + result + "\"", at) < probe.said.find('}', at);
 }
 
-TEST("probe.minimal.root", "C1", "perf_bpf_probe_minimal and perf_bpf_probe agree about signals")
+TEST("probe.minimal.root", "C1",
+     "perf_bpf_probe_minimal reports the same as perf_bpf_probe about signals")
 {
-	Event(breakpoint(hit)).close(); /* skips the test if there are no events */
+	Event(breakpoint(hit)).close(); /* skips the test without breakpoints */
 
 	const Ran probe = run("perf_bpf_probe", true, "--json"),
 		  minimal = run("perf_bpf_probe_minimal", true);
@@ -59,31 +60,32 @@ TEST("probe.minimal.root", "C1", "perf_bpf_probe_minimal and perf_bpf_probe agre
 		  says(probe, "sigio", "suppressed")  ? 0
 		  : says(probe, "sigio", "delivered") ? 1
 						      : 2,
-		  "exit code of perf_bpf_probe_minimal");
+		  "as exit code of perf_bpf_probe_minimal");
 	EXPECT_VALUE(minimal.said.find("no attr.sigtrap") != minimal.said.npos,
-		     says(probe, "sigtrap", "unavailable"), "attr.sigtrap is missing");
+		     says(probe, "sigtrap", "unavailable"),
+		     "perf_bpf_probe_minimal reports that attr.sigtrap is missing");
 }
 
 TEST("probe.minimal.user", "C15",
-     "without the right to load a program both probes name what is missing")
+     "without the right to load a program, both probes name the missing right")
 {
-	/* Skips the test if there are none: perf_bpf_probe_minimal asks for them first. */
+	/* Skips the test without breakpoints: perf_bpf_probe_minimal checks for them first. */
 	Event(breakpoint(hit)).close();
 
 	const Ran probe = run("perf_bpf_probe", false),
 		  minimal = run("perf_bpf_probe_minimal", false);
 
 	note("%s", minimal.said.c_str());
-	EXPECT_EQ(probe.code, 2, "exit code of perf_bpf_probe");
-	EXPECT_EQ(minimal.code, 2, "exit code of perf_bpf_probe_minimal");
-	/* It names the first thing that is missing, the other all. */
+	EXPECT_EQ(probe.code, 2, "as exit code of perf_bpf_probe");
+	EXPECT_EQ(minimal.code, 2, "as exit code of perf_bpf_probe_minimal");
+	/* perf_bpf_probe names all missing rights, perf_bpf_probe_minimal only the first. */
 	const bool paranoid = minimal.said.find("perf_event_paranoid") != minimal.said.npos;
 
 	EXPECT_TRUE(probe.said.find(paranoid ? "perf_event_paranoid" : "CAP_BPF") !=
 				    probe.said.npos &&
 			    minimal.said.find(paranoid ? "perf_event_paranoid" : "CAP_BPF") !=
 				    minimal.said.npos,
-		    "both name the same right");
+		    "both probes name the same missing right");
 }
 
 } // namespace

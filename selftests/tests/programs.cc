@@ -91,7 +91,7 @@ TEST("programs.context.period", "C1",
 }
 
 TEST("programs.value", "C1",
-     "a program that reads the written value delivers only writes of the wanted value")
+     "a program that reads the watched word delivers only hits with the wanted value in it")
 {
 	constexpr uint64_t WANTED = 3, KINDS = 4;
 	Filter filter;
@@ -115,7 +115,7 @@ TEST("programs.value", "C1",
 	ring.drain();
 	expect_hits(event, filter, HITS);
 	EXPECT_EQ(ring.samples(), wanted, "samples");
-	EXPECT_EQ(wrong, 0, "writes with a wrong number of signals");
+	EXPECT_EQ(wrong, 0, "writes with the wrong number of signals");
 }
 
 TEST("programs.value.read", "C1",
@@ -136,12 +136,13 @@ TEST("programs.value.read", "C1",
 	ring.drain();
 	expect_hits(event, filter, 2 * HITS);
 	/*
-	 * Half of the reads and writes. If hits come before the access, the last write is not seen.
+	 * Half of the reads and writes find a 1. If hits come before the access, a write finds the
+	 * value of the previous write, and no write finds the last value.
 	 */
 	EXPECT_EQ(ring.samples(), STOPS_BEFORE_ACCESS ? HITS - 1 : HITS, "samples");
 }
 
-/* Programs that do something else as well. What they return still decides on the hit. */
+/* Programs that also do something else. Their return value must still decide on the hit. */
 static const struct {
 	const char *name, *what;
 	Program id;
@@ -199,8 +200,8 @@ static const bool added = [] {
 
 /*
  * bpf_get_stack() returns the callchain of the sample if there is one. Before 6.1 it does so only
- * for PMU events. For a breakpoint it unwinds from the registers, which is not allowed for a
- * precise event.
+ * for PMU events; for a breakpoint it unwinds from the registers, which is not allowed on a precise
+ * event.
  */
 static bool takes_callchain()
 {
@@ -237,8 +238,8 @@ TEST("programs.stack", "C1",
 }
 
 /*
- * The program accepts. While it runs, another stack is unwound into the buffer that has the
- * callchain of the sample: for the event @other_attr, or for the program itself.
+ * The program accepts. While it runs, another stack is unwound into the buffer that holds the
+ * callchain of the sample: for the event with @other_attr, or for the program itself.
  */
 static void check_callchain(Program program, perf_event_attr other_attr,
 			    bool (*unwound)(const filter_look &look))
@@ -296,7 +297,7 @@ TEST("programs.callchain.task_stack", "C2",
 
 /*
  * Since 6.3 the sample of a hit is filled in before the program runs. The series may skip that if
- * the program cannot see the sample. These tests have the programs that can see it.
+ * the program cannot see the sample. These tests cover the programs that can see it.
  */
 static perf_event_attr with_sample()
 {
@@ -383,7 +384,7 @@ static int kernel_btf_id_of(const char *function)
 	return id;
 }
 
-/* Not in filter.bpf.c: without kernel BTF, libbpf loads no program of an object with a kfunc. */
+/* Not in filter.bpf.c: without kernel BTF, libbpf cannot load an object that calls a kfunc. */
 TEST("programs.sample.kfunc", "C1", "a program that calls bpf_cast_to_kern_ctx() sees the sample")
 {
 	constexpr int16_t DATA_OF_CONTEXT = 8, FLAGS_OF_DATA = 0; /* offsets, on 64 bits */
@@ -420,7 +421,7 @@ TEST("programs.sample.kfunc", "C1", "a program that calls bpf_cast_to_kern_ctx()
 }
 
 TEST("programs.output.signals", "C2",
-     "an event to which a program writes samples sends a signal for each one (since 6.10)")
+     "since 6.10, an event sends a signal for each sample that a program writes to it")
 {
 	const bool signalled = !kernel_before(6, 10);
 	Filter filter(Program::OUTPUTS_SAMPLE);
@@ -446,7 +447,7 @@ TEST("programs.output.signals", "C2",
 }
 
 TEST("programs.ringbuf", "C1",
-     "what a program writes to its BPF ring buffer for rejected hits stays there")
+     "data that a program writes to a BPF ring buffer is kept although it rejects the hit")
 {
 	Filter filter(Program::FILLS_RINGBUF);
 	Event event(breakpoint(hit));
@@ -500,7 +501,7 @@ static void check_returns(Program program)
 }
 
 TEST("programs.returns", "C2",
-     "any non-zero return value accepts the hit, however large or negative")
+     "any non-zero return value accepts the hit, even if it is large or negative")
 {
 	check_returns(Program::ON_OVERFLOW);
 }
@@ -528,7 +529,7 @@ TEST("programs.changes_its_mind", "C1",
 		hit(i);
 		wrong += Signals::count(SETSIG) - before != i % 2;
 	}
-	EXPECT_EQ(wrong, 0, "calls with a wrong number of signals");
+	EXPECT_EQ(wrong, 0, "calls with the wrong number of signals");
 }
 
 TEST("programs.counting", "C3", "the program of a breakpoint without a sample period never runs")
@@ -600,9 +601,9 @@ static double seconds_to_attach(const Filter &filter, const Event &event, uint64
 	return took;
 }
 
-/* Alternating, and by the medians, so that a busy machine affects both in the same way. */
+/* Alternate and compare the medians, so that a busy machine affects both in the same way. */
 TEST("programs.cookie.no_wait", "C7",
-     "attaching with a new cookie does not wait for users of the previous one")
+     "attaching with a new cookie does not wait for readers of the previous cookie")
 {
 	constexpr int TIMES = 101, MORE = 5;
 	Filter filter(Program::READS_COOKIE);
@@ -623,8 +624,8 @@ TEST("programs.cookie.no_wait", "C7",
 
 /* precise_ip promises an exact instruction pointer, so the stack must begin there, too. */
 TEST("programs.precise_ip", "C8",
-     "on a precise event, a program with bpf_get_stack() attaches only if samples have a full "
-     "callchain")
+     "a program that calls bpf_get_stack() attaches to a precise event only if the samples have a "
+     "full callchain")
 {
 	const struct {
 		Program program;
@@ -650,7 +651,7 @@ TEST("programs.precise_ip", "C8",
 
 			Event event(attr);
 
-			EXPECT_ERRNO(event.attach(filter), c.err, "attaching");
+			EXPECT_ERRNO(event.attach(filter), c.err, "attaching to a precise event");
 			event.enable();
 			for (uint64_t i = 0; i < HITS; i++)
 				hit(i);
@@ -662,7 +663,7 @@ TEST("programs.precise_ip", "C8",
 
 TEST("programs.shared", "C1", "a program that is attached to several events runs for each of them")
 {
-	constexpr int EVENTS = 3; /* of the four debug registers */
+	constexpr int EVENTS = 3; /* uses three of the four debug registers */
 	Filter filter;
 	std::vector<Event> events;
 

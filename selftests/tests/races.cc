@@ -18,9 +18,9 @@
 
 /*
  * For each hit, the stock kernel reads the program of the event twice, and calls rcu_read_lock() in
- * between. A breakpoint on that function leaves a detach far more time. There is none where the
- * function is inlined (PREEMPT_RCU=n), where its address is hidden, and on arm64, which has no task
- * breakpoints in the kernel.
+ * between. A breakpoint on that function gives a detach far more time to happen there. It cannot be
+ * set if the function is inlined (PREEMPT_RCU=n), if its address is hidden, or on arm64, which has
+ * no task breakpoints in the kernel.
  */
 static std::optional<Event> slow_rcu_read_lock()
 {
@@ -47,7 +47,7 @@ static std::optional<Event> slow_rcu_read_lock()
 template <typename Batch> static void race_detach(const Event &event, int there, Batch batch)
 {
 	constexpr uint64_t RACES = 4'000'000;
-	/* A busy host may run a guest's CPUs alternately for seconds, and then nothing races. */
+	/* A busy host may run only one CPU of a guest at a time for seconds: then nothing races. */
 	constexpr int SECONDS = 15;
 	Filter filter;
 	uint64_t hits = 0, lost = 0, detached;
@@ -68,14 +68,14 @@ template <typename Batch> static void race_detach(const Event &event, int there,
 
 			race_in_batches_of(10);
 		}
-		/* Hits that are as fast as possible. */
+		/* Now without it, so that hits are as fast as possible. */
 		race_in_batches_of(1000);
 		detached = detaching.rounds();
 	}
 	note("%lu of %lu hits lost, %lu detaches", lost, hits, detached);
 	EXPECT_EQ(lost, 0, "hits lost");
 	if (!lost)
-		EXPECT_GE(detached, MEETINGS, "detaches meanwhile");
+		EXPECT_GE(detached, MEETINGS, "detaches during the race");
 	EXPECT_EQ(event.count(), hits, "hits counted");
 }
 
@@ -84,7 +84,7 @@ TEST("races.detach.samples", "C6", "a hit that races with a detach leaves its sa
 	const int there = two_cpus().there;
 	perf_event_attr attr = breakpoint(hit);
 
-	/* For the fastest possible hits: no wakeups, and the ring never fills up. */
+	/* Make hits as fast as possible: no wakeups, and a ring that never fills up. */
 	attr.sample_type = 0;
 	attr.wakeup_events = 0;
 
@@ -137,12 +137,12 @@ TEST("races.detach.sigtrap", "C6", "a hit that races with a detach raises SIGTRA
 }
 
 /*
- * Opening an event on a running task sends an IPI that schedules out the other events of the task
- * for a moment, and that may be handled before the irq_work of a hit. The other event is opened
- * while the program runs, so that both are pending after it.
+ * Opening an event on a running task sends an IPI, which schedules the other events of the task out
+ * and in again, and which may be handled before the irq_work of a hit. Here the other event is
+ * opened while the program runs, so that the IPI and the irq_work are both pending after it.
  */
 TEST("races.opened.sigtrap", "C6",
-     "a hit that uses up the limit raises SIGTRAP while another event is opened on the task")
+     "a hit that uses up the limit raises SIGTRAP even if another event is opened on the task")
 {
 	constexpr uint64_t RACES = 20'000;
 	constexpr int SECONDS = 9, BLOCKS = 200;
@@ -175,13 +175,13 @@ TEST("races.opened.sigtrap", "C6",
 		for (Bound bound(SECONDS, RACES); !lost && !bound.reached(hits); hits++) {
 			event.must_refresh(1);
 			lost = signals_missed(SIGTRAP, 1);
-			hit(0); /* Not counted, because the event is off. */
+			hit(0); /* Not counted: the event is disabled. */
 		}
 	}
 	note("%lu of %lu hits lost, %lu events opened", lost, hits, opened.load());
 	EXPECT_EQ(lost, 0, "hits lost");
 	if (!lost)
-		EXPECT_GE(opened, MEETINGS, "events opened meanwhile");
+		EXPECT_GE(opened, MEETINGS, "events opened during the race");
 	EXPECT_EQ(Signals::count(SIGTRAP), hits, "SIGTRAPs");
 	EXPECT_EQ(event.count(), hits, "hits counted");
 }
@@ -215,7 +215,7 @@ public:
 			setup_failed("madvise", errno);
 		*const_cast<volatile char *>(page) = 1;
 	}
-	/* Calls @enable, hits, and disables the event on the other CPU while the program runs. */
+	/* Calls @enable and hits. The other CPU disables the event while the program runs. */
 	template <typename Enable> void disabled_hit(Enable enable)
 	{
 		const uint64_t before = runs();
@@ -251,7 +251,7 @@ private:
 	Event event_;
 };
 
-/* The first round is not checked, because it may fault in code of the test as well. */
+/* The first round is not checked, because it may also fault in code pages of the test. */
 constexpr int DISABLED_ROUNDS = 20;
 
 TEST("races.disabled.sigtrap", "C6",
@@ -282,7 +282,7 @@ TEST("races.disabled.limit", "C10",
 
 		faults.disabled_hit([&] { faults.event().must_refresh(1); });
 		faults.event().must_refresh(MORE);
-		usleep(1000); /* The event is scheduled out and in. */
+		usleep(1000); /* schedules the event out and in */
 		for (int i = 0; i <= MORE; i++)
 			faults.hit();
 		if (round)
@@ -293,7 +293,7 @@ TEST("races.disabled.limit", "C10",
 enum class TurnedOn {
 	BY_REFRESH,
 	BY_REFRESH_ON_CPU, /* of a CPU-wide event */
-	BY_REFRESH_AND_OPEN, /* opening another event on the task then schedules its events out */
+	BY_REFRESH_AND_OPEN, /* opening another event schedules the events of the task out */
 	BY_ENABLE,
 };
 
@@ -324,7 +324,6 @@ static void check_turned_on_elsewhere(TurnedOn how)
 	attr.wakeup_events = 0;
 	another.disabled = 0;
 
-	/* An event on a CPU must not be scheduled in without the lock of the task's context. */
 	Event event(attr, on_cpu ? -1 : 0, on_cpu ? cpus[0] : -1);
 	Event slow(breakpoint(hit), on_cpu ? -1 : 0, on_cpu ? cpus[0] : -1);
 	std::optional<Event> of_task;
@@ -360,6 +359,10 @@ static void check_turned_on_elsewhere(TurnedOn how)
 			;
 	};
 
+	/*
+	 * If the task has events, too, the CPU-wide event must not be scheduled in without the lock
+	 * of the task's context.
+	 */
 	if (on_cpu)
 		of_task.emplace(software(PERF_COUNT_SW_DUMMY)).enable();
 	filter.works(block, BLOCKS);
@@ -377,8 +380,8 @@ static void check_turned_on_elsewhere(TurnedOn how)
 		}
 	}
 	note("%llu hits", (unsigned long long)hits);
-	EXPECT_EQ(counted, hits, "hits counted by an event that was enabled again");
-	EXPECT_GE(turned_on, MEETINGS, "times that the other CPU enabled it");
+	EXPECT_EQ(counted, hits, "hits counted by the re-enabled event");
+	EXPECT_GE(turned_on, MEETINGS, "times that the other CPU re-enabled the event");
 }
 
 TEST_OF("races.refresh", "C10",
@@ -386,8 +389,8 @@ TEST_OF("races.refresh", "C10",
 	check_turned_on_elsewhere(TurnedOn::BY_REFRESH))
 
 TEST_OF("races.refresh.opened", "C10",
-	"a REFRESH that races with the hit that uses up the limit takes effect although another "
-	"event is opened on the task",
+	"a REFRESH that races with the hit that uses up the limit takes effect even if another "
+	"event is then opened on the task",
 	check_turned_on_elsewhere(TurnedOn::BY_REFRESH_AND_OPEN))
 
 TEST_OF("races.refresh.cpu", "C10",
@@ -409,7 +412,7 @@ TEST("races.exit", "C6",
 	constexpr int SECONDS = 8, ENOUGH_MILLISECONDS = 200;
 	/*
 	 * On PREEMPT_RT the thread that sends the signal may sleep on a lock that the child holds,
-	 * and all hits until then share one signal. So wait for the signal of each hit.
+	 * and all hits until it runs share one signal. So wait for the signal of each hit.
 	 */
 	const uint64_t batch = kernel_is_realtime() ? 1 : 100;
 	const int there = two_cpus().there;
@@ -433,7 +436,7 @@ TEST("races.exit", "C6",
 	for (Bound bound(SECONDS, RACES); Signals::count(SETSIG) == hits && !bound.reached(hits);) {
 		hit_times(batch);
 		hits += batch;
-		/* An exiting child may be the one that sends a signal. */
+		/* The signal may come late if an exiting child on the other CPU sends it. */
 		for (int i = 0; Signals::count(SETSIG) < hits && i < ENOUGH_MILLISECONDS; i++)
 			usleep(1000);
 	}
@@ -486,7 +489,7 @@ TEST("races.attach", "C8",
  * the value, the more likely the lookup is preempted during the copy.
  */
 TEST("races.bpf_syscall", "C6",
-     "a hit in user mode runs its program although another task is in bpf() on that CPU")
+     "a hit in user mode runs its program even if it preempts a task in bpf() on its CPU")
 {
 	constexpr uint64_t RACES = 400'000, BATCH = 100;
 	constexpr size_t VALUE = 1 << 16;
@@ -529,14 +532,14 @@ TEST("races.bpf_syscall", "C6",
 	}
 	note("%lu of %lu hits lost, %lu calls of bpf()", hits - runs, hits, lookups);
 	if (runs == hits)
-		EXPECT_GE(lookups, MEETINGS, "calls of bpf() meanwhile");
+		EXPECT_GE(lookups, MEETINGS, "calls of bpf() during the race");
 	EXPECT_EQ(runs, hits, "runs of the program");
 	EXPECT_EQ(samples, hits, "samples");
 }
 
 /* The first thread is in bpf() most of the time, on another CPU. */
 TEST("races.bpf_syscall.leader", "C6",
-     "hits of a thread run their program while the first thread of its process is in bpf()")
+     "a hit of a thread runs its program while the first thread of the process is in bpf()")
 {
 	constexpr uint64_t RACES = 20'000, BATCH = 100;
 	constexpr double SECONDS = 2;
@@ -575,7 +578,7 @@ TEST("races.bpf_syscall.leader", "C6",
 			setup_failed("bpf_map_lookup_elem", errno);
 	other.join();
 	note("%lu calls of bpf()", calls);
-	EXPECT_GE(calls, MEETINGS, "calls of bpf() meanwhile");
+	EXPECT_GE(calls, MEETINGS, "calls of bpf() during the race");
 }
 
 static constexpr uint64_t COOKIE = 0xC00C'1E00'0000'0001;
@@ -584,7 +587,7 @@ struct Looked {
 	uint64_t runs = 0, wrong = 0, attached = 0;
 };
 
-/* Each program is always attached with the same cookie, and takes @ns between two looks at it. */
+/* Each program is always attached with the same cookie, which it reads twice, @ns apart. */
 static void race_cookies(Looked *looked, int there, uint64_t races, int seconds, uint64_t batch,
 			 uint64_t ns)
 {
@@ -606,8 +609,8 @@ static void race_cookies(Looked *looked, int there, uint64_t races, int seconds,
 			Fd link = must_link(filters[i].prog_fd(), event, COOKIE + i);
 
 			/*
-			 * A run is counted when it begins, so it may still run when the next is
-			 * attached.
+			 * A run is counted when it begins, so the program may still be running when
+			 * the next one is attached.
 			 */
 			for (double end = seconds_now() + 0.1;
 			     filters[i].runs() == before && seconds_now() < end;)
@@ -629,7 +632,7 @@ static void race_cookies(Looked *looked, int there, uint64_t races, int seconds,
 	looked->wrong += wrong;
 }
 
-/* First slow programs, which still run when the next one is attached, then the fastest hits. */
+/* Slow programs still run when the next one is attached. Then make hits as fast as possible. */
 static void check_cookies()
 {
 	const int there = two_cpus().there;
@@ -639,12 +642,12 @@ static void check_cookies()
 	race_cookies(&looked, there, 1'000'000, 16, 1000, 0);
 	note("%lu of %lu runs with a wrong cookie, %lu attachments", looked.wrong, looked.runs,
 	     looked.attached);
-	EXPECT_EQ(looked.wrong, 0, "runs that saw another cookie than that of their attachment");
-	EXPECT_GE(looked.attached, MEETINGS, "attachments meanwhile");
+	EXPECT_EQ(looked.wrong, 0, "runs that saw a cookie of another attachment");
+	EXPECT_GE(looked.attached, MEETINGS, "attachments during the race");
 }
 
 /* Takes 19 s, and loads six programs, which takes more than 1 s each with KCSAN. */
-static const bool added_cookie =
-	add_test({ "races.cookie", "C7",
-		   "a program sees only the cookie of its own attachment while others replace it",
-		   check_cookies, 120 });
+static const bool added_cookie = add_test(
+	{ "races.cookie", "C7",
+	  "a program sees only the cookie of its own attachment while programs replace each other",
+	  check_cookies, 120 });

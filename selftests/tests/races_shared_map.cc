@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A program that shares a map with a task that it has preempted in bpf(2): C6. Every hit in user
- * mode and in the kernel's accesses to user memory must run the program, and its helpers must work
- * as if the map were not shared.
+ * C6: a program shares a map with a task that was preempted in bpf(2). Every hit in user mode, or
+ * in an access of the kernel to user memory, must run the program, and its helpers must work as if
+ * the map were not shared.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -98,7 +98,7 @@ static void churn_beside(Churn &c)
 	bpf_map_lookup_elem(beside.get(), &key, c.values.data());
 }
 
-/* The keys of task storage are descriptors of processes. */
+/* The keys of task storage are pidfds. */
 static void churn_tasks(Churn &c)
 {
 	static const Fd process(syscall(SYS_pidfd_open, getpid(), 0));
@@ -113,7 +113,7 @@ using Hits = uint64_t (*)(int in, int out);
 static constexpr uint64_t BATCH = 10;
 static volatile uint64_t watched;
 
-/* The task writes the word, and then the kernel does, in read() from a pipe. */
+/* The task writes the word, then the kernel writes it in read() from a pipe. */
 static uint64_t write_watched(int in, int out)
 {
 	for (uint64_t i = 0; i < BATCH; i++) {
@@ -163,7 +163,7 @@ static const struct Shared {
 	const char *name, *title;
 	void (*churn)(Churn &churn);
 	Hits hits;
-	bool of_faults = false; /* the hits are page faults, not those of a watchpoint */
+	bool of_faults = false; /* the hits are page faults, not accesses to a watchpoint */
 } shared_maps[] = {
 	{ "hash", "a hash map", churn_hash, write_watched },
 	{ "lru_hash", "an LRU hash map", churn_hash, write_watched },
@@ -307,7 +307,7 @@ static const bool added = [] {
 	for (const Shared &shared : shared_maps)
 		add_test({ std::string("races.shared_map.") + shared.name, "C6",
 			   std::string("a program that uses ") + shared.title +
-				   " runs on every hit although it preempts a task in bpf()",
+				   " runs on every hit, even if the hit preempts a task in bpf()",
 			   [&shared] { check_shared(shared); } });
 	return true;
 }();

@@ -47,7 +47,7 @@ static perf_event_attr in_kernel()
 	return attr;
 }
 
-/* What root has prepared for the process that tries. */
+/* What root prepares for the process that tries an action. */
 struct Scene {
 	const Filter &filter;
 	const Event &event; /* to which a process that has the descriptor can attach */
@@ -57,8 +57,8 @@ struct Scene {
 constexpr int NEVER = 4, ALWAYS = -2; /* as levels of perf_event_paranoid */
 
 /*
- * An action, and who may do it: all users if perf_event_paranoid is below refused_from, and
- * processes that have all capabilities of one of the sets in takes.
+ * An action and the rights that it requires: any process may do it if perf_event_paranoid is below
+ * @refused_from; otherwise it requires all capabilities of one of the sets in @takes.
  */
 static const struct Right {
 	const char *name, *says;
@@ -74,7 +74,7 @@ static const struct Right {
 	  {},
 	  true },
 	{ "open_kernel_hits",
-	  "an event on hits in kernel mode requires perf_event_paranoid below 2 or CAP_PERFMON",
+	  "counting hits in kernel mode requires perf_event_paranoid below 2 or CAP_PERFMON",
 	  [](auto &) { return open_it(of_kernel_hits(), 0, -1); },
 	  2,
 	  { PERFMON, ADMIN },
@@ -87,7 +87,7 @@ static const struct Right {
 	  { ADMIN },
 	  true },
 	{ "open_cpu",
-	  "a breakpoint on a CPU requires perf_event_paranoid below 1 or CAP_PERFMON",
+	  "a CPU-wide breakpoint requires perf_event_paranoid below 1 or CAP_PERFMON",
 	  [](auto &) { return open_it(breakpoint(hit), -1, usable_cpus().front()); },
 	  1,
 	  { PERFMON, ADMIN },
@@ -121,13 +121,13 @@ static const struct Right {
 	  { PERFMON | BPF, ADMIN },
 	  false },
 	{ "attach",
-	  "attaching a program by ioctl requires only the two descriptors",
+	  "attaching a program by ioctl requires only the descriptors of event and program",
 	  [](auto &scene) { return scene.event.attach(scene.filter); },
 	  NEVER,
 	  {},
 	  false },
 	{ "link",
-	  "attaching a program by link requires only the two descriptors",
+	  "attaching a program by link requires only the descriptors of event and program",
 	  [](auto &scene) {
 		  if (!scene.filter.can_link())
 			  unavailable("the kernel has no BPF links for perf events");
@@ -142,7 +142,7 @@ static const struct Caller {
 	const char *name;
 	uint64_t capabilities;
 } callers[] = {
-	{ "no capability", 0 },
+	{ "an empty set of capabilities", 0 },
 	{ "CAP_BPF", BPF },
 	{ "CAP_PERFMON", PERFMON },
 	{ "CAP_PERFMON and CAP_BPF", PERFMON | BPF },
@@ -185,7 +185,7 @@ static void check_right(const Right &right)
 	Filter filter;
 	Sysctl paranoid("kernel/perf_event_paranoid");
 
-	/* Try as root first, so that the test itself is skipped if something is unavailable. */
+	/* Try as root first: if something is unavailable, the test must be skipped here. */
 	{
 		Event event(breakpoint(hit));
 
@@ -206,7 +206,7 @@ static void check_right(const Right &right)
 			int err = tried(right, { filter, event, getpid(), user_task.pid() },
 					caller.capabilities);
 			std::string what = std::string(caller.name) +
-					   " is enough at perf_event_paranoid " +
+					   " suffices at perf_event_paranoid " +
 					   std::to_string(level);
 
 			EXPECT_VALUE(!err, allowed(right, caller.capabilities, level, level_3),
@@ -228,8 +228,8 @@ static const bool added_rights = [] {
 /* --- rights that are granted: none that the process would not have without a filter --- */
 
 /*
- * Runs @body in an unprivileged process at the given perf_event_paranoid; at level 2 users cannot
- * monitor the kernel. Programs must be loaded before, as root.
+ * Runs @body in an unprivileged process with perf_event_paranoid set to @level; at level 2 users
+ * cannot monitor the kernel. Programs must be loaded before, as root.
  */
 template <typename Body> static void without_rights(Body body, int level = 2)
 {
@@ -251,7 +251,7 @@ static constexpr Verdict verdicts[] = {
 };
 
 TEST("rights.effects", "C15",
-     "a filter adds no sample, signal or count to those of the event without it")
+     "a filter adds no sample, signal or count that the event would not have without it")
 {
 	Filter filter;
 
@@ -307,7 +307,7 @@ TEST("rights.signals", "C15", "the signals of a filtered event reach no process 
 	EXPECT_EQ(Signals::count(SETSIG), 0, "signals to root");
 }
 
-/* @times writes by the kernel, and as many by this process. */
+/* This process writes @times, and so does the kernel. */
 static void write_twice(uint64_t times)
 {
 	for (uint64_t i = 0; i < times; i++) {
@@ -358,8 +358,8 @@ TEST("rights.kernel_hits", "C15", "a program does not run on hits that its event
 }
 
 /*
- * The number of kernel addresses that a clock shows a program in a task that is often in the
- * kernel.
+ * Returns how often the program of a task clock sees a kernel address, in a task that is often in
+ * the kernel.
  */
 static uint64_t kernel_addresses(const Filter &filter, bool exclude_kernel)
 {
@@ -389,17 +389,19 @@ static uint64_t kernel_addresses(const Filter &filter, bool exclude_kernel)
 }
 
 TEST("rights.kernel_registers", "C15",
-     "a program sees no registers of a mode that its event excludes")
+     "a program does not see the registers of a mode that its event excludes")
 {
 	Filter filter(Program::LOOKS);
 
 	EXPECT_GT(kernel_addresses(filter, false), 0, "kernel addresses seen by root's program");
-	without_rights(
-		[&] { EXPECT_EQ(kernel_addresses(filter, true), 0, "kernel addresses seen"); });
+	without_rights([&] {
+		EXPECT_EQ(kernel_addresses(filter, true), 0,
+			  "kernel addresses seen without rights");
+	});
 }
 
 TEST("rights.modify", "C15",
-     "MODIFY_ATTRIBUTES requires the rights that opening the event requires")
+     "MODIFY_ATTRIBUTES requires the rights that opening the modified event requires")
 {
 	Filter filter;
 
@@ -436,8 +438,8 @@ static uint64_t goes_to, revealed;
 static sigjmp_buf came_back;
 
 /*
- * A handler returns to @address in the kernel, with the flag of a hit set in its frame. Returns the
- * flag in the frame of the SIGSEGV that follows.
+ * A signal handler returns to @address in the kernel, with the flag of a hit set in its frame.
+ * Returns the flag in the frame of the SIGSEGV that follows, and CAME_BACK.
  */
 static int revealed_at(uint64_t address)
 {
@@ -488,8 +490,8 @@ TEST("rights.kernel_breakpoint", "C15",
 }
 
 TEST("rights.breakpoint_of_others", "C15",
-     "a signal frame does not reveal that others have a breakpoint at its address, except by x86's "
-     "RF")
+     "a signal frame does not reveal a breakpoint of another user at its address, except by RF on "
+     "x86")
 {
 	static uint64_t &in_frame = shared_with_children<uint64_t>();
 	static std::atomic<int> signals;
@@ -510,11 +512,12 @@ TEST("rights.breakpoint_of_others", "C15",
 	});
 	Event event(breakpoint(hit), -1, usable_cpus().front());
 
-	/* Any other signal could arrive at this moment as well. */
+	/* The signal of the event arrives at the hit, as any other signal could. */
 	event.async(SIGUSR1, child.pid());
 	event.enable();
 	watched.open();
-	EXPECT_STATUS(child.wait(), W_EXITCODE(1, 0), "the process with one signal");
+	EXPECT_STATUS(child.wait(), W_EXITCODE(1, 0),
+		      "the child, whose exit code is its number of signals");
 	EXPECT_HEX(in_frame, TAKES_HIT_FROM_FRAME ? HIT_IN_FRAME : 0,
 		   "what the signal frame reveals");
 }

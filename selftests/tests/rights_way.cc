@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * How a debugger without rights can obtain a filter: each method, with all values of the settings
- * that restrict it. C15: the methods grant exactly this.
+ * How a debugger without rights can obtain a filter. C15: each method works at exactly these values
+ * of the settings that restrict it.
  */
 #include <bpf/bpf.h>
 #include <linux/bpf.h>
@@ -23,7 +23,7 @@
 #include "tests/common.h"
 #include "uses/uses.h"
 
-/* Linux 6.9, newer than the headers here. */
+/* BPF tokens came with Linux 6.9, which is newer than the headers here. */
 constexpr int TOKEN_CREATE = 36; /* enum bpf_cmd */
 constexpr uint32_t F_TOKEN_FD = 1 << 16; /* prog_flags, map_flags */
 /* The largest member is first, so that = {} clears all bytes: the kernel checks them. */
@@ -114,7 +114,7 @@ static Tried seek_with(const BorrowedFilter &lent)
 	return {};
 }
 
-/* --- the methods: what root does, before or over a socket, and what the debugger does --- */
+/* --- the methods: what root does, in advance or over a socket, and what the debugger does --- */
 
 static void lend(int debugger, const Uses &uses)
 {
@@ -166,7 +166,10 @@ static void delegate(int debugger, const Uses &)
 	send_fd(debugger, Fd(fsmount(context.get(), FSMOUNT_CLOEXEC, 0)).get());
 }
 
-/* The program "seek" of uses.bpf.c without its condition, because libbpf may not support tokens. */
+/*
+ * Loads the program "seek" of uses.bpf.c, without its condition, by bpf(2): libbpf may not support
+ * tokens.
+ */
 static Fd load_seek(int token, int globals)
 {
 	constexpr int16_t SEEN = offsetof(uses::uses__bss, seek_seen),
@@ -312,9 +315,8 @@ namespace {
 const struct Method {
 	const char *name, *says;
 	Tried (*use)(int root); /* in the debugger */
-	void (*give)(int debugger, const Uses &uses) = [](int, auto &) {
-	}; /* in a process of root */
-	void (*need)(const Uses &uses) = [](auto &) {}; /* before, in the test itself */
+	void (*give)(int debugger, const Uses &uses) = [](int, auto &) {}; /* in a root process */
+	void (*need)(const Uses &uses) = [](auto &) {}; /* called first, in the test itself */
 	/* The step that is refused at this value of kernel.unprivileged_bpf_disabled. */
 	Step (*refused)(int setting) = [](int) { return NONE; };
 } methods[] = {
@@ -347,7 +349,7 @@ const struct Method {
 
 } // namespace
 
-/* Tries a method in a child, with a process of root at the other end of a socket. */
+/* Tries a method in a child, with a root process at the other end of a socket. */
 static Tried try_it(const Method &method, const Uses &uses)
 {
 	Tried &tried = shared_with_children<Tried>();

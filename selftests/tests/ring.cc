@@ -33,7 +33,7 @@ static uint64_t polls_in(Filter &filter, const Ring &ring, const Burst &burst)
 	return polls;
 }
 
-/* Settings for fewer wakeups: one after every WAKE_AFTER samples, not after as many hits. */
+/* Settings for one wakeup per WAKE_AFTER samples, to which rejected hits must not contribute. */
 static constexpr uint64_t WAKE_AFTER = 4;
 
 static const struct {
@@ -45,7 +45,7 @@ static const struct {
 	{ "watermark", "a watermark of N samples",
 	  [](auto &attr) {
 		  attr.watermark = 1;
-		  /* The kernel wakes up readers when there are more bytes than that. */
+		  /* The kernel wakes up readers when the ring has more bytes than this. */
 		  attr.wakeup_watermark = WAKE_AFTER * SAMPLE_BYTES - 1;
 	  } },
 };
@@ -117,7 +117,7 @@ template <uint32_t flags> static bool ready_in_epoll(int fd)
 	epoll_event event = {};
 
 	event.events = EPOLLIN | flags;
-	/* Fails with EEXIST except for the first time. */
+	/* Fails with EEXIST except the first time. */
 	epoll_ctl(waiter.get(), EPOLL_CTL_ADD, fd, &event);
 	return epoll_wait(waiter.get(), &event, 1, 0) == 1 && event.events == EPOLLIN;
 }
@@ -162,7 +162,8 @@ static const bool added = [] {
 
 		add_test({ name + ".rejected", "C1", "rejected hits do not count towards " + what,
 			   [&w] { check_late_wakeup(w.set); } });
-		add_test({ name + ".accepted", "C2", what + " wakes up on every Nth accepted hit",
+		add_test({ name + ".accepted", "C2",
+			   what + " causes a wakeup on every Nth accepted hit",
 			   [&w] { check_late_wakeup_accepted(w.set); } });
 	}
 	for (auto &w : waiters) {
@@ -188,7 +189,8 @@ static perf_event_attr backward()
 	return attr;
 }
 
-TEST("ring.overwrite.rejected", "C1", "rejected hits push no sample out of an overwriting ring")
+TEST("ring.overwrite.rejected", "C1",
+     "rejected hits do not push samples out of an overwriting ring")
 {
 	Filter filter;
 	Event event(backward());
@@ -226,7 +228,7 @@ TEST("ring.overwrite.accepted", "C2",
 	}
 }
 
-/* Reads { value, lost }. */
+/* read(2) of such an event returns { value, lost }. */
 static perf_event_attr counting_lost()
 {
 	perf_event_attr attr = breakpoint(hit);
@@ -258,7 +260,7 @@ TEST("ring.full.rejected", "C1", "rejected hits on a full ring do not produce PE
 	EXPECT_EQ(event.read_words()[VALUE], fit + HITS + 1, "hits counted");
 }
 
-TEST("ring.full.accepted", "C2", "accepted hits on a full ring are lost and reported as lost")
+TEST("ring.full.accepted", "C2", "accepted hits on a full ring are reported as lost samples")
 {
 	constexpr uint64_t LOST = 1;
 

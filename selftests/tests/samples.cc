@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * C2: the sample of an accepted hit is that of an event without a program, word by word. Both
+ * C2: the sample of an accepted hit equals that of an event without a program, word by word. Both
  * events have the same attributes and the same hits; only their ids and times may differ.
  */
 #include <sys/mman.h>
@@ -11,7 +11,7 @@
 
 #include "tests/common.h"
 
-/* The fields of one word that precede all others, in the order of perf_event_open(2). */
+/* The one-word fields, which precede all others, in the order of perf_event_open(2). */
 static constexpr uint64_t one_word[] = {
 	PERF_SAMPLE_IDENTIFIER, PERF_SAMPLE_IP,	  PERF_SAMPLE_TID,	 PERF_SAMPLE_TIME,
 	PERF_SAMPLE_ADDR,	PERF_SAMPLE_ID,	  PERF_SAMPLE_STREAM_ID, PERF_SAMPLE_CPU,
@@ -43,7 +43,7 @@ static size_t place_of(uint64_t field, uint64_t sample_type)
 	return place;
 }
 
-/* What the two events have hits on. */
+/* The memory whose accesses are the hits of both events. */
 static volatile uint64_t watched;
 static char *page;
 
@@ -82,7 +82,7 @@ static bool hits_both(const Kind &kind)
 	return one.count() && other.count();
 }
 
-/* Describes the first difference that there should not be. */
+/* Describes the first difference that is not allowed. */
 static std::optional<std::string> difference(const std::vector<Sample> &with,
 					     const std::vector<Sample> &without, uint64_t id,
 					     uint64_t sample_type)
@@ -103,11 +103,11 @@ static std::optional<std::string> difference(const std::vector<Sample> &with,
 				});
 			const uint64_t got = with[i][word];
 
-			/* The time is after the hit before and before the hit after. */
+			/* The time must be between the times of the previous and the next hit. */
 			if (word == time && time) {
 				if ((i && got < without[i - 1][word]) ||
 				    (i + 1 < with.size() && got > without[i + 1][word]))
-					return in + "a time of another hit";
+					return in + "the time is that of another hit";
 			} else if (got != (is_id ? id : without[i][word])) {
 				return in + "word " + std::to_string(word) + " is " +
 				       hex_text(got) + ", not " +
@@ -177,8 +177,10 @@ static void check(Program program)
 			for (bool first : { true, false }) {
 				compare(kind, sample_type, filter, first);
 				/* Error codes are negative; the other programs leave 0. */
-				EXPECT_GE(filter.look().stack_id, 0, "from bpf_get_stackid()");
-				EXPECT_GE(filter.look().stack_bytes, 0, "from bpf_get_stack()");
+				EXPECT_GE(filter.look().stack_id, 0,
+					  "as return value of bpf_get_stackid()");
+				EXPECT_GE(filter.look().stack_bytes, 0,
+					  "as return value of bpf_get_stack()");
 			}
 	}
 }
@@ -201,7 +203,8 @@ static const bool added = [] {
 	for (auto &p : programs)
 		add_test({ std::string("samples.") + p.name, "C2",
 			   std::string("if the program ") + p.what +
-				   ", an accepted hit has the sample of an event without a program",
+				   ", the sample of an accepted hit equals that of an event "
+				   "without a program",
 			   [&p] { check(p.id); } });
 	return true;
 }();

@@ -44,8 +44,9 @@ static bool is_pending(int sig)
 }
 
 /*
- * Waits for the blocked signal @sig, and returns the number of those from events before the one
- * from sigqueue(3), which is the last one because real-time signals are queued in order.
+ * Receives the blocked signal @sig until one comes from sigqueue(3), and returns the number of
+ * signals from events. The one from sigqueue(3) is the last, because real-time signals are queued
+ * in order.
  */
 static uint64_t events_received(int sig)
 {
@@ -149,7 +150,7 @@ static const struct {
 	uint64_t limit, rejected;
 } limits[] = { { 1, 0 }, { 1, HITS }, { LIMIT, 0 }, { LIMIT, 1 }, { LIMIT, HITS } };
 
-/* Rejected hits before, between and after the accepted ones must not change anything for these. */
+/* Rejected hits before, between and after the accepted ones must not affect the accepted ones. */
 static void check_limit(uint64_t limit, uint64_t rejected)
 {
 	Filter filter;
@@ -209,8 +210,7 @@ static const bool added = [] {
 	return true;
 }();
 
-TEST("signals.limit.added", "C1",
-     "REFRESH adds to the limit that rejected hits have left untouched")
+TEST("signals.limit.added", "C1", "rejected hits leave the limit untouched, and REFRESH adds to it")
 {
 	constexpr uint64_t FIRST = 2, MORE = 3;
 	Filter filter;
@@ -317,17 +317,17 @@ static void check_limit_with_interrupts_off(const perf_event_attr &attr, bool ta
 }
 
 TEST_OF("signals.limit.interrupts_off", "C2",
-	"no hit is delivered above the limit while interrupts are off",
+	"no hit beyond the limit is delivered while interrupts are off",
 	check_limit_with_interrupts_off(breakpoint_in_kernel("perf_swevent_del"), true))
 
 TEST_OF("signals.limit.interrupts_off.kprobe", "C2",
-	"no hit of a kprobe is delivered above the limit while interrupts are off",
+	"no kprobe hit beyond the limit is delivered while interrupts are off",
 	check_limit_with_interrupts_off(kprobe_on("perf_swevent_del"), false))
 
 /*
  * An exiting child wakes up readers of the event, which must not send a signal for a rejected hit.
  */
-TEST("signals.child_exit", "C1", "an exiting child sends no signal for hits that were rejected")
+TEST("signals.child_exit", "C1", "an exiting child sends no signal for rejected hits")
 {
 	Filter filter;
 	Signals signals({ SETSIG });
@@ -407,7 +407,7 @@ TEST("signals.two_events", "C1",
  * share one.
  */
 TEST("signals.behind_lazy_work", "C6",
-     "work that waits for the next tick does not delay the signal of a hit")
+     "irq_work that waits for the next tick does not delay the signal of a hit")
 {
 	static constexpr char kmsg[] = "/dev/kmsg", line[] = "perf_bpf_filter: to be read\n";
 	constexpr uint64_t TRIES = 10;
@@ -465,12 +465,13 @@ TEST("signals.realtime", "C6", "a real-time task receives one signal for each hi
 }
 
 /*
- * The signal of a CPU-wide event that counts in kernel mode, too. On PREEMPT_RT the test preempts
- * the thread that is sending it, and hits again. A slow program on kill_fasync() gives the test
- * time for that. Without PREEMPT_RT an interrupt sends the signal, which nothing preempts.
+ * The event is CPU-wide and also counts in kernel mode. On PREEMPT_RT the test preempts the thread
+ * that is sending the signal of the event, and hits again. A slow program on kill_fasync() gives
+ * the test time for that. Without PREEMPT_RT an interrupt sends the signal, and cannot be
+ * preempted.
  */
 TEST("signals.preempted", "C6",
-     "a hit by a task that preempts the thread that sends the event's signal sends another signal")
+     "a hit of a task that preempts the thread sending the event's signal sends another signal")
 {
 	constexpr uint64_t TRIES = 2 * MEETINGS, COOKIE = 1;
 	constexpr int ENOUGH_MILLISECONDS = 500;
@@ -573,7 +574,7 @@ TEST("signals.sigtrap.blocked.rejected", "C1", "rejected hits leave no SIGTRAP p
 }
 
 TEST("signals.sigtrap.blocked.accepted", "C2",
-     "accepted hits with SIGTRAP blocked raise one SIGTRAP after it is unblocked")
+     "accepted hits while SIGTRAP is blocked raise one SIGTRAP when it is unblocked")
 {
 	for (bool attached : { false, true }) {
 		Filter filter;
@@ -592,7 +593,7 @@ TEST("signals.sigtrap.blocked.accepted", "C2",
 	}
 }
 
-/* The kernel reads it in execve(). Two words, each of which has a watchpoint. */
+/* The kernel reads it in execve(). It consists of two words, each with a watchpoint. */
 static char argument[] __attribute__((aligned(8))) = "argument, second";
 
 TEST("signals.sigtrap.exec.during", "C15",
@@ -616,7 +617,8 @@ TEST("signals.sigtrap.exec.during", "C15",
 			event.enable();
 			another.enable();
 			/*
-			 * By its path: after a failed exec() the SIGTRAP goes to the old program.
+			 * Use the full path: after a failed exec(), the SIGTRAP goes to the old
+			 * program.
 			 */
 			execl("/bin/true", "true", argument, nullptr);
 			return 1;
@@ -661,9 +663,9 @@ static void exec_with_pending_sigtrap(bool close_before)
 	EXPECT_STATUS(child.wait(), W_EXITCODE(1, 0), "grep for a pending SIGTRAP");
 }
 
-/* perf_event_remove_on_exec() calls mutex_lock(), as do many others. */
+/* perf_event_remove_on_exec() calls mutex_lock(), as do many other functions. */
 TEST("signals.sigtrap.exec.removed", "C15",
-     "the SIGTRAP of a hit while exec() removes the event does not survive exec()")
+     "the SIGTRAP of a hit that occurs while exec() removes the event does not survive exec()")
 {
 	need_kernel_hits();
 
@@ -688,12 +690,12 @@ TEST("signals.sigtrap.exec.blocked", "C15", "the pending SIGTRAP of a hit does n
 }
 
 TEST("signals.sigtrap.exec.closed", "C15",
-     "the pending SIGTRAP of an event that is closed does not survive exec()")
+     "the pending SIGTRAP of a closed event does not survive exec()")
 {
 	exec_with_pending_sigtrap(true);
 }
 
-/* The number of signals that are queued for the user, who must not exceed RLIMIT_SIGPENDING. */
+/* The number of signals that are queued for the user, which RLIMIT_SIGPENDING limits. */
 static uint64_t queued_signals()
 {
 	std::ifstream status("/proc/self/status");
@@ -713,7 +715,7 @@ TEST("signals.sigtrap.exec.freed", "C15",
 
 	for (uint64_t i = 0; i < TIMES; i++)
 		exec_with_pending_sigtrap(false);
-	/* Other processes of the user may have signals, too. */
+	/* Other processes of the user may have queued signals, too. */
 	EXPECT_LT(queued_signals(), before + TIMES, "queued signals");
 }
 
@@ -733,7 +735,7 @@ static std::string path(const Fd &file)
 	return "/proc/self/fd/" + std::to_string(file.get());
 }
 
-/* The kernel reads it in execve(), and grep searches this file. */
+/* The kernel reads this name in execve(), and grep searches the file. */
 static char status_file[] __attribute__((aligned(8))) = "/proc/self/status";
 
 TEST("signals.sigtrap.exec.closed.child", "C15",
@@ -802,7 +804,7 @@ TEST("signals.sigtrap.exec.others", "C2", "a pending SIGTRAP from another sender
 }
 
 TEST("signals.sigtrap.by_register", "C1",
-     "only calls with the wanted argument raise SIGTRAP, before they return")
+     "only calls with the wanted argument raise SIGTRAP, and do so before they return")
 {
 	constexpr uint64_t WANTED = 3, KINDS = 4;
 	Filter filter;
@@ -825,7 +827,7 @@ TEST("signals.sigtrap.by_register", "C1",
 TEST("signals.sigtrap.unhandled", "C1",
      "without a handler, SIGTRAP terminates the task at the first accepted hit, not before")
 {
-	/* Skip the test here if the kernel lacks one of them. */
+	/* Skip the test here, not in the children, if the kernel lacks what they need. */
 	const Event skips(trapping(breakpoint(hit)));
 	const Fd loads = load_least(0);
 
@@ -842,6 +844,6 @@ TEST("signals.sigtrap.unhandled", "C1",
 		int status = child.wait();
 
 		EXPECT_STATUS(WIFSIGNALED(status) ? WTERMSIG(status) : 0, verdict ? SIGTRAP : 0,
-			      "the process");
+			      "the child");
 	}
 }

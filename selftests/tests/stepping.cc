@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * C13: the instruction of a breakpoint is executed once for each hit, whether a tracer stops there
+ * C13: the instruction at a breakpoint is executed once for each hit, whether a tracer stops there
  * or steps from there, or the task handles a signal there. x86 has RF for this; arm64 has to
  * disable its breakpoints and single-step the instruction.
  */
@@ -87,7 +87,7 @@ static void check_step(const Place &place, const Report &report)
 	});
 }
 
-/* As a debugger does to call a function, and rr to execute a system call. */
+/* Debuggers execute other code at a hit to call a function, and rr to execute a system call. */
 static void check_injected(const Place &place, const Report &report)
 {
 	in_tracees(place, [&](CheckedTracee &tracee, const Spot &spot) {
@@ -117,8 +117,8 @@ static const bool added = [] {
 }();
 
 TEST("stepping.injected.moved", "C13",
-     "a tracer that has moved its tracee away from a hit, and executes code there later, sees the "
-     "hit")
+     "after a tracer skips the instruction of a hit, that instruction hits again, even if the "
+     "tracer executes other code there first")
 {
 	CheckedTracee tracee(call);
 	SignalingEvent first(breakpoint(stepped_1), SETSIG_ALONE, tracee.pid());
@@ -137,7 +137,7 @@ TEST("stepping.injected.moved", "C13",
 	EXPECT_EQ(hits.count(), HITS, "hits counted");
 }
 
-/* At the stop of a hit the tracer starts a call, which hits another breakpoint. */
+/* At a hit the tracer starts a call, which hits another breakpoint. Then it abandons the call. */
 static void in_nested_calls(const std::function<void(CheckedTracee &)> &at_inner_hit)
 {
 	CheckedTracee tracee(call);
@@ -162,14 +162,15 @@ static void in_nested_calls(const std::function<void(CheckedTracee &)> &at_inner
 }
 
 TEST("stepping.injected.abandoned", "C13",
-     "a tracer that abandons a call, which has hit a breakpoint, sees the hit before it once")
+     "if a tracer starts a call at a hit and abandons it at another breakpoint, the first hit is "
+     "not reported again")
 {
 	in_nested_calls([](CheckedTracee &) {});
 }
 
 TEST("stepping.injected.nested", "C13",
-     "a tracer that executes other code at the hit of a call sees that hit and the one before it "
-     "once")
+     "if a tracer executes other code at a breakpoint in a call that it started at a hit, neither "
+     "hit is reported again")
 {
 	in_nested_calls([](CheckedTracee &tracee) {
 		tracee.inject(address(stepped_2));
@@ -196,7 +197,7 @@ TEST("stepping.registers", "C15",
  * the CPU's other events are then scheduled in again, too.
  */
 TEST("stepping.kernel_breakpoint", "C12",
-     "a task that steps over its hits disables no breakpoint in the kernel")
+     "the kernel's step over the hit of a task does not disable breakpoints in the kernel")
 {
 	const int cpu = usable_cpus().front();
 	perf_event_attr pinned = breakpoint(stepped_1);
@@ -241,7 +242,7 @@ TEST("stepping.walk", "C13", "a tracer that single-steps all the way stops at ea
 }
 
 TEST("stepping.rejected_between", "C13",
-     "a tracer steps and continues across a rejected breakpoint")
+     "a tracer can step and continue across a breakpoint whose hits are rejected")
 {
 	CheckedTracee tracee(call);
 	SignalingEvent first(breakpoint(stepped_1), SETSIG_PROGRAM, tracee.pid());
@@ -266,7 +267,8 @@ TEST("stepping.rejected_between", "C13",
 	EXPECT_EQ(last.count(), HITS, "hits of the last breakpoint");
 }
 
-TEST("stepping.detach", "C13", "a breakpoint keeps working after a tracer detaches at its hit")
+TEST("stepping.detach", "C13",
+     "after a tracer detaches at a hit, the hit is not repeated, and later hits are counted")
 {
 	CheckedTracee tracee(call);
 	SignalingEvent hits(breakpoint(stepped_1), SETSIG_ALONE, tracee.pid());
@@ -362,7 +364,7 @@ static void check_system_call_stop(bool writes, __ptrace_request onwards)
 			if (writes)
 				tracee.write_registers();
 		}
-		EXPECT_EQ(next.count(), i, "returns from the system call before it returns again");
+		EXPECT_EQ(next.count(), i, "returns from earlier system calls");
 		if (onwards == PTRACE_SINGLESTEP)
 			tracee.resume_until(onwards, 0, SIGTRAP, nullptr);
 	}
@@ -373,11 +375,13 @@ static void check_system_call_stop(bool writes, __ptrace_request onwards)
 }
 
 TEST_OF("stepping.system_call_stop.writes", "C13",
-	"writing registers at a system call stop hides no breakpoint at the next instruction",
+	"a tracer that writes registers at a system call stop does not hide a breakpoint at the "
+	"next instruction",
 	check_system_call_stop(true, PTRACE_CONT))
 
 TEST_OF("stepping.system_call_stop.steps", "C13",
-	"stepping from a system call stop hides no breakpoint at the next instruction",
+	"a tracer that steps from a system call stop does not hide a breakpoint at the next "
+	"instruction",
 	check_system_call_stop(false, PTRACE_SINGLESTEP))
 
 /*

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * C13: a task that handles a signal at the instruction of a breakpoint executes the instruction
+ * C13: a task that handles a signal at the instruction with a breakpoint executes the instruction
  * once for each hit, wherever the handler returns to.
  */
 #include <setjmp.h>
@@ -219,7 +219,7 @@ TEST("stepping.handler.blocked", "C13",
 }
 
 TEST("stepping.handler.nested", "C13",
-     "a hit is reported once although another signal interrupts its handler")
+     "a hit is reported once even if another signal interrupts its handler")
 {
 	SignalingEvent hits(breakpoint(stepped_1), SETSIG_ALONE);
 	CountingEvent next(breakpoint(stepped_2));
@@ -271,12 +271,13 @@ TEST("stepping.handler.goes_elsewhere", "C13",
 	EXPECT_EQ(hits.count(), HITS, "hits counted");
 	EXPECT_EQ(handled, HITS, "signals");
 	EXPECT_EQ(skipped.count(), 0, "executions of the skipped instruction");
-	EXPECT_EQ(next.count(), TAKES_HIT_FROM_FRAME ? 0 : HITS, "hits where it continues");
+	EXPECT_EQ(next.count(), TAKES_HIT_FROM_FRAME ? 0 : HITS,
+		  "hits at the address where it continues");
 }
 
-/* The second signal has a frame at the address of the one that did not return. */
+/* The frame of SIGUSR1 is at the address of the frame whose handler did not return. */
 TEST("stepping.handler.left_before", "C13",
-     "a handler that does not return hides no hit from one that does")
+     "a signal at a breakpoint does not hide the hit, even after a handler that did not return")
 {
 	CheckedTracee tracee([] {
 		const Handler handler(SETSIG,
@@ -303,7 +304,7 @@ TEST("stepping.handler.left_before", "C13",
 }
 
 TEST("stepping.handler.forged", "C13",
-     "a signal frame that a program has made passes no watchpoint")
+     "a signal frame in which a program sets the flag of a hit does not hide a watchpoint")
 {
 	SignalingEvent hits(breakpoint(store_0), SETSIG_ALONE);
 	CountingEvent word(at_word());
@@ -342,7 +343,8 @@ TEST("stepping.handler.forks", "C13",
 	stepped_1();
 	if (!forked)
 		_exit(int(handled));
-	EXPECT_STATUS(wait_for(forked), W_EXITCODE(1, 0), "the child with one signal");
+	EXPECT_STATUS(wait_for(forked), W_EXITCODE(1, 0),
+		      "the child, whose exit code is its number of signals");
 	EXPECT_EQ(hits.count(), 1, "hits counted");
 	EXPECT_EQ(next.count(), 2, "executions of the next instruction");
 }
@@ -401,7 +403,8 @@ TEST("stepping.handler.stepped_onto", "C13",
 	for (uint64_t i = 0; i < HITS; i++) {
 		tracee.resume_until(PTRACE_CONT, 0, SETSIG, stepped_1);
 		tracee.resume_until(PTRACE_SINGLESTEP, 0, SIGTRAP, stepped_2);
-		EXPECT_EQ(next.count(), i, "hits of the next breakpoint before it is executed");
+		EXPECT_EQ(next.count(), i,
+			  "hits of the next breakpoint before its instruction is executed");
 		tracee.resume_until(PTRACE_SINGLESTEP, SETSIG, SIGTRAP, nullptr);
 	}
 	tracee.resume(PTRACE_CONT);
@@ -444,7 +447,7 @@ static void on_hit(int, siginfo_t *, void *)
 static timer_t timer;
 static std::atomic<bool> over;
 
-/* Starts the next timer at the end, so that a slow machine makes progress between two timers. */
+/* Start the next timer last, so that a slow machine makes progress between two timers. */
 static void on_timer(int, siginfo_t *, void *)
 {
 	constexpr itimerspec SOON = { {}, { 0, 1'700'000 } };
@@ -459,7 +462,7 @@ static void on_timer(int, siginfo_t *, void *)
 }
 
 TEST("stepping.handler.all", "C13",
-     "with signals, siglongjmp() and timers at once, each hit is reported once")
+     "with nested handlers, siglongjmp() and timers combined, each hit is reported once")
 {
 	SignalingEvent hits(breakpoint(stepped_1), SETSIG_ALONE);
 	CountingEvent next(breakpoint(stepped_2)), call(at_store()), word(at_word());
@@ -481,7 +484,7 @@ TEST("stepping.handler.all", "C13",
 	}
 	over = true;
 	timer_settime(timer, 0, &never, nullptr);
-	EXPECT_EQ(hits.count(), handled, "hits counted, as many as signals");
+	EXPECT_EQ(hits.count(), handled, "hits counted, one per signal");
 	EXPECT_EQ(next.count(), handled - abandoned, "executions of the next instruction");
 	EXPECT_EQ(call.count(), ROUNDS + other_handled, "hits of the breakpoint at the store");
 	EXPECT_EQ(word.count(), ROUNDS + other_handled, "hits of the watchpoint");

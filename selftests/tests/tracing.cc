@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Programs on tracepoints, kprobes and uprobes, which do not change (C5). Their events count again
- * after they were stopped (C10).
+ * Programs on tracepoints, kprobes and uprobes work as without the series (C5). Their events count
+ * again after they were stopped (C10).
  */
 #include <bpf/bpf.h>
 #include <fcntl.h>
@@ -140,7 +140,8 @@ static const bool added = [] {
 		std::string name = std::string("tracing.") + t.name, what = t.name;
 
 		add_test({ name + ".rejected", "C5",
-			   "a " + what + " program that rejects filters hits and runs once per hit",
+			   "a " + what +
+				   " program that rejects discards the hit and runs once per hit",
 			   [&t] { check_tracing(t, false); } });
 		add_test({ name + ".accepted", "C5",
 			   "a " + what + " program that accepts runs once per hit",
@@ -149,7 +150,6 @@ static const bool added = [] {
 	return true;
 }();
 
-/* REFRESH re-enables an event that has used up its limit. */
 static void check_limit_revives(const Tracing &tracing)
 {
 	Event event(tracing.attr());
@@ -183,9 +183,9 @@ static const bool added_stopped = [] {
 }();
 
 /*
- * A wakeup is a hit of the task that sleeps, and uses up the limit on 5.10 and 5.15, where the hit
- * of an event that is not scheduled in overflows. REFRESH comes before the task runs: the test has
- * a higher priority on the same CPU. When the task wakes up the test, that is the next hit.
+ * A wakeup is a hit of the sleeping task. On 5.10 and 5.15 it uses up the limit, because there an
+ * event overflows even if it is not scheduled in. REFRESH comes before the task runs, because the
+ * test has a higher priority on the same CPU. The next hit is when the task wakes up the test.
  */
 TEST("tracing.limit_of_sleeper", "C10",
      "REFRESH re-enables an event that used up its limit while its task was sleeping")
@@ -209,7 +209,7 @@ TEST("tracing.limit_of_sleeper", "C10",
 
 	become_realtime(1);
 	for (uint64_t i = 0; i < HITS; i++) {
-		usleep(10'000); /* Until the child sleeps. */
+		usleep(10'000); /* wait until the child sleeps */
 		event.must_refresh(1);
 		if (write(there.in.get(), &byte, 1) != 1)
 			setup_failed("write", errno);
@@ -226,7 +226,7 @@ TEST("tracing.limit_of_sleeper", "C10",
 	EXPECT_STATUS(child.wait(), 0, "the child");
 }
 
-/* A raw tracepoint program has no event. There is also an event on the same tracepoint. */
+/* A raw tracepoint program has no event. Here an event on the same system call exists as well. */
 TEST("tracing.raw_tracepoint", "C5",
      "a raw tracepoint program and the program of a tracepoint event each run once per hit")
 {
@@ -323,7 +323,7 @@ private:
 };
 
 TEST("tracing.uprobe.inherited.tracefs", "C3",
-     "an inherited event of a uprobe in tracefs counts in the child after its parent has exited")
+     "an inherited event on a tracefs uprobe counts in the child after its parent has exited")
 {
 	const TracefsUprobe uprobe;
 
@@ -407,7 +407,7 @@ TEST("tracing.wrong_type", "C5",
 		Filter filter(c.wrong);
 		Event event(c.attr());
 
-		EXPECT_ERRNO(event.attach(filter), EINVAL, "attaching");
+		EXPECT_ERRNO(event.attach(filter), EINVAL, "attaching a program of another type");
 	}
 }
 
@@ -470,10 +470,10 @@ TEST("tracing.kprobe.nested", "C5",
 	hit_times(HITS);
 	EXPECT_EQ(filter.runs(), 2 * HITS, "runs of the program on the breakpoint");
 	EXPECT_EQ(tracing.runs(), 0, "runs of the program on the kprobe");
-	EXPECT_EQ(probe.count(), HITS, "hits of the kprobe, whose misses are filtered out");
+	EXPECT_EQ(probe.count(), HITS, "hits of the kprobe, not including misses");
 }
 
-/* The task may hold the lock of a map that the program uses. */
+/* The program must not run: the task may hold the lock of a map that the program uses. */
 static void check_kprobe_in_bpf()
 {
 	Filter tracing(Program::ON_KPROBE);
@@ -494,7 +494,7 @@ static void check_kprobe_in_bpf()
 	probe.must_attach(tracing);
 	update();
 	EXPECT_EQ(tracing.runs(), 0, "runs of the program");
-	EXPECT_EQ(probe.count(), HITS, "hits of the kprobe, whose misses are filtered out");
+	EXPECT_EQ(probe.count(), HITS, "hits of the kprobe, not including misses");
 }
 
 TEST_OF("tracing.kprobe.in_bpf", "C5",
@@ -502,7 +502,8 @@ TEST_OF("tracing.kprobe.in_bpf", "C5",
 	check_kprobe_in_bpf())
 
 TEST_OF("tracing.kprobe.in_bpf.thread", "C5",
-	"a kprobe program does not run while its thread is in bpf(), although the first one is not",
+	"a kprobe program does not run in a thread that is in bpf(), even if the first thread of "
+	"the process is not",
 	std::thread(check_kprobe_in_bpf).join())
 
 TEST("tracing.query", "C5",
