@@ -3,7 +3,7 @@
 
 BASE ?= 6.1
 BASES = $(shell /usr/bin/python3 -B scripts/lab make bases)
-# Precedes a command that exists for x86 only.
+# Precedes a command that exists for x86 only: skips it for other architectures.
 X86 = $(if $(filter-out x86 x86_64,$(ARCH)),:)
 export VERSION KSRC BUILD ACCEL PART
 

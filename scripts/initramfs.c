@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * /init of a guest with a distribution's kernel, which has as modules what a guest of scripts/boot
- * needs before it has a root: loads /modules/10, 11, ..., mounts what the kernel's parameters
- * name, and executes the init that they name, with the arguments that follow "--" there.
+ * /init for guests of scripts/boot with a distribution's kernel, whose drivers for the root file
+ * system are modules. Loads /modules/10, 11, ..., mounts the root file system that the kernel
+ * parameters name, and executes their init= with the arguments that follow "--".
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -42,10 +42,10 @@ int main(int argc, char **argv)
 
 	mkdir("/proc", 0755);
 	mkdir("/root", 0755);
-	check(mount("proc", "/proc", "proc", 0, NULL), "proc");
+	check(mount("proc", "/proc", "proc", 0, NULL), "mount of /proc");
 	int fd = open("/proc/cmdline", O_RDONLY);
 
-	check(fd < 0 || read(fd, line, sizeof line - 1) < 0, "the command line");
+	check(fd < 0 || read(fd, line, sizeof line - 1) < 0, "read of /proc/cmdline");
 	for (int i = 10;; i++) {
 		snprintf(module, sizeof module, "/modules/%d", i);
 		fd = open(module, O_RDONLY | O_CLOEXEC);
@@ -54,11 +54,11 @@ int main(int argc, char **argv)
 		check(syscall(SYS_finit_module, fd, "", 0) && errno != EEXIST, module);
 	}
 	check(mount(parameter("root="), "/root", parameter("rootfstype="), MS_RDONLY,
-		    parameter("rootflags=")), "root");
-	check(mount("dev", "/root/dev", "devtmpfs", 0, NULL), "devtmpfs");
-	check(umount2("/proc", MNT_DETACH), "proc");
+		    parameter("rootflags=")), "mount of the root file system");
+	check(mount("dev", "/root/dev", "devtmpfs", 0, NULL), "mount of devtmpfs");
+	check(umount2("/proc", MNT_DETACH), "umount of /proc");
 	check(chdir("/root") || mount(".", "/", NULL, MS_MOVE, NULL) || chroot("."),
-	      "the way to root");
+	      "switch to the new root");
 	fd = open("/dev/console", O_RDWR);
 	for (int i = 0; i < 3; i++)
 		dup2(fd, i);

@@ -25,7 +25,7 @@ struct Table {
 	std::vector<Row> rows;
 };
 
-/* Each row is measured @rounds times, alternating with the rows that it is compared with. */
+/* stops() measures each row @rounds times, alternating with the rows to compare it with. */
 Table hits(int rounds);
 Table overflows(int rounds);
 Table stops(int rounds);
@@ -82,7 +82,7 @@ struct Run {
 	volatile uint64_t go, ended; /* start and end of a loop that waits for its supervisor */
 	struct {
 		uint64_t before, after;
-	} taken[SLOTS]; /* ticks around the last arrivals */
+	} taken[SLOTS]; /* ticks before and after each of the last arrivals */
 };
 
 extern Run *const run;
@@ -90,23 +90,23 @@ extern Run *const run;
 /* The usable CPUs. Unless a measurement says otherwise, it runs on the last one. */
 extern const std::vector<int> cpus;
 
-/* The address. @nth is in the first argument register, and is then stored in a word of memory. */
+/* Where to stop. @nth is in the first argument register, and is then stored in a word of memory. */
 extern "C" void arrive(uint64_t nth);
 
-/* Arrives, and takes the time of each arrival. */
+/* Calls arrive() with @from to @to - 1, and records the ticks of each call. */
 void loop(uint64_t from, uint64_t to);
 inline void loop()
 {
 	loop(0, run->arrivals);
 }
 
-/* The median of the last arrivals. */
+/* The ticks of one arrival: the median of the last ones. */
 double ticks_of_one();
 
 /* Whether this kernel suppresses the signal of a rejected hit. */
 bool suppresses();
 
-/* Whether a thread that returns from the handler of its hit hits again: arm64 without 0403. */
+/* Whether a thread hits again when it returns from its handler: arm64 without patch 0403. */
 bool hits_again();
 constexpr char HITS_AGAIN[] = "a thread that returns from the handler of its hit hits again";
 

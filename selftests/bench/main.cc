@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Measures the cost of a hit, and of being stopped at the one hit that matters, in ticks of now(),
- * which are instructions in a guest of "qemu -icount shift=0".
+ * Measures the cost of a hit, and of stopping at the one hit that matters, in ticks of now(). In a
+ * guest of "qemu -icount shift=0" a tick is an instruction.
  */
 #include "bench/bench.h"
 
@@ -151,7 +151,7 @@ static const char usage[] =
 	"  ways         a hit, for different set-ups of the event (the default)\n"
 	"  overflows    an overflow of a hardware counter in an NMI, for the same set-ups\n"
 	"  stops        different ways to stop at the one arrival that matters\n"
-	"  --rounds N   measure the part stops N times (default 7)\n"
+	"  --rounds N   measure each technique of the part stops N times (default 7)\n"
 	"  --json       print one JSON object instead of tables\n"
 	"  -h, --help   print this text\n";
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The alternatives: different techniques to be stopped at the one arrival at an address that
- * matters, all with the same loop and the same condition. A technique has a figure only if it stops
- * there and nowhere else.
+ * Compares techniques that stop at the one arrival at an address that matters, all with the same
+ * loop and the same condition. A technique has a figure only if it stops there and nowhere else.
  */
 #include "bench/bench.h"
 
@@ -371,7 +370,7 @@ private:
 
 static const uint64_t address = reinterpret_cast<uintptr_t>(arrive);
 
-/* As all debuggers do it: remove the breakpoint, step, insert the breakpoint again. */
+/* As in all debuggers: remove the breakpoint, step, insert the breakpoint again. */
 static void ptrace_int3(int)
 {
 	LoopTracee tracee;
@@ -409,7 +408,7 @@ static void ptrace_debug_register(int)
 	}
 }
 
-/* As rr does it: it knows the registers of the wanted arrival. */
+/* As in rr, which knows the registers of the wanted arrival. */
 static void program_rr(int)
 {
 	LoopTracee tracee;
@@ -445,7 +444,7 @@ static void program_rr(int)
 /*
  * gdb writes the arrival at which it has stopped into the shared memory, so that its output need
  * not be parsed. If it stopped once more, its script would end before the loop does. @stub is a
- * command that attaches to the process whose number is appended; without one gdb does.
+ * command that attaches to the process whose id is appended; without a stub, gdb attaches.
  */
 static void gdb(const char *command, const std::string &stub = "")
 {
@@ -571,7 +570,7 @@ bool hits_again()
 	return !SAVES_HIT && observe({ .async = Async::TO_THREAD }, no_program).count > HITS;
 }
 
-/* Returns "" if it has stopped exactly at the wanted arrival, or why there is no figure. */
+/* Returns "" if it has stopped exactly at the wanted arrival, else why there is no figure. */
 static std::string try_technique(const Technique &technique, uint64_t arrivals, uint64_t wanted)
 {
 	measuring = technique.id;

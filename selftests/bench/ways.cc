@@ -120,7 +120,7 @@ template <typename Hit> static Row measure(const EventSetup &setup, perf_event_a
 		event->disable();
 		expect("hits counted", event->count(), 2 * WARM_UP + ROUNDS);
 	}
-	/* Not for rejected hits, whose signals depend on the kernel. */
+	/* Whether rejected hits send signals depends on the kernel. */
 	if (accepted) {
 		const uint64_t all = 2 * WARM_UP + ROUNDS;
 
@@ -148,7 +148,7 @@ Table hits(int)
 	return table;
 }
 
-/* Includes the call that raises the NMI, whose cost is that of the row without an event. */
+/* The ticks include the call that raises the NMI; the row without an event shows its cost. */
 Table overflows(int)
 {
 	Table table;

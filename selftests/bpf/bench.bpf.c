@@ -51,7 +51,7 @@ int signals(struct pt_regs *ctx)
 #define REGISTER(ctx, i) ((ctx)->regs.regs[i])
 #endif
 
-/* For a debugger that wants to return to the arrival with these registers. */
+/* For a debugger that later looks for the arrival with these registers. */
 SEC("perf_event")
 int notes_registers(struct bpf_perf_event_data *ctx)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The programs that the tests attach. Without CO-RE and vmlinux.h, so that they load on a kernel
- * without BTF. The globals are in a memory-mapped array, so that tests can access them without
- * system calls, even from a signal handler.
+ * The programs that the tests attach. They use neither CO-RE nor vmlinux.h, so they load on a
+ * kernel without BTF. The globals are in a memory-mapped array, so that tests can access them
+ * without system calls, even from a signal handler.
  */
 #include <linux/bpf.h>
 #include <linux/bpf_perf_event.h>
@@ -14,7 +14,7 @@
 
 __u32 verdict; /* the return value if the condition is true; otherwise it is 0 */
 __u32 condition; /* enum filter_condition */
-__u64 wanted; /* with which the argument, the address or the value is compared */
+__u64 wanted; /* the argument, address or value to compare with */
 __u32 task; /* tgid: programs on tracepoints and kprobes see the hits of all tasks */
 __u64 runs;
 __u64 dawdle; /* nanoseconds that checks_cookie() takes */
@@ -115,7 +115,7 @@ int checks_cookie(struct bpf_perf_event_data *ctx)
 	return verdict;
 }
 
-/* Runs for a long time with few instructions for the verifier, because each copies a block. */
+/* Runs for a long time with few instructions for the verifier: each iteration copies a block. */
 SEC("perf_event")
 int works(struct bpf_perf_event_data *ctx)
 {
@@ -243,7 +243,7 @@ int reads_sample(struct bpf_perf_event_data *ctx)
 	return verdict;
 }
 
-/* As far as they are used. The verifier looks these types up in the kernel by their names. */
+/* Only the members that are used. The verifier finds the kernel's types by these names. */
 struct perf_sample_data {
 	__u64 sample_flags;
 };
@@ -253,7 +253,7 @@ struct bpf_perf_event_data_kern {
 	struct perf_sample_data *data;
 };
 
-/* Not static: only for a global function does the verifier take the type from the declaration. */
+/* Not static: the verifier takes argument types from the declaration of global functions only. */
 __noinline int looks_at_untrusted(struct bpf_perf_event_data_kern *ctx
 				  __attribute__((btf_decl_tag("arg:untrusted"))))
 {

@@ -11,7 +11,7 @@ enum filter_condition {
 };
 
 #define FILTER_FRAMES 8
-#define FILTER_LONGEST 1000 /* maximum of iterations: the verifier requires one */
+#define FILTER_LONGEST 1000 /* maximum of iterations, because the verifier requires a bound */
 #define FILTER_BLOCK 65536 /* bytes that an iteration of WORKS copies */
 
 /* What a program saw when it ran. */
@@ -25,7 +25,7 @@ struct filter_look {
 	unsigned long long sample_flags; /* PERF_SAMPLE_* bits that are filled in */
 	long long stack_bytes; /* return value of bpf_get_stack() */
 	long long stack_id; /* return value of bpf_get_stackid() */
-	long long err; /* return value of the helper that unwinds another stack, or causes that */
+	long long err; /* return value of the helper that makes the kernel unwind another stack */
 	unsigned long long stack[FILTER_FRAMES];
 };
 

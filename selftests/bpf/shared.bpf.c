@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Programs that each use a map on which a task calls bpf(2). They may have preempted that task in
- * the system call. Their helpers must work as if the map were not shared.
+ * Each of these programs uses a map on which a task calls bpf(2). It may have interrupted that task
+ * in the system call. Its helpers must work as if the map were not shared.
  */
 #include <linux/bpf.h>
 #include <linux/bpf_perf_event.h>
@@ -10,7 +10,7 @@
 
 __u64 runs;
 __u64 wrong; /* runs in which a helper failed */
-long said; /* what the helper returned in the last of these */
+long said; /* return value of the helper in the last of these runs */
 
 struct shared_value own; /* the program's value, with the number of the run */
 

@@ -23,7 +23,7 @@ int decides(struct bpf_perf_event_data *ctx)
 {
 	__u64 brought = PT_REGS_PARM1(&ctx->regs);
 
-	/* Or clang selects between two addresses, which the verifier does not accept for ctx. */
+	/* Otherwise clang selects between two addresses, and the verifier refuses that for ctx. */
 	asm volatile("" : "+r"(brought));
 	if (from_memory)
 		brought = value;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The programs of the examples. The return value is the whole interface: 0 rejects the hit, which
- * then has no side effect, and any other value delivers it. Without CO-RE and vmlinux.h, so that
- * they load on a kernel without BTF.
+ * then has no side effect, and any other value delivers it. The programs use neither CO-RE nor
+ * vmlinux.h, so they load on a kernel without BTF.
  */
 #include <linux/bpf.h>
 #include <linux/bpf_perf_event.h>
@@ -53,7 +53,7 @@ int watch(struct bpf_perf_event_data *ctx)
 	       value == watch_forbidden;
 }
 
-/* uses/profile.cc: counts how often a clock finds the CPU at which address of a range. */
+/* uses/profile.cc: counts how often a clock interrupts the CPU at each address of a range. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);
@@ -61,7 +61,7 @@ struct {
 	__type(value, __u64);
 } profile_counts SEC(".maps");
 
-__u64 profile_from, profile_to; /* the range, without profile_to */
+__u64 profile_from, profile_to; /* the range; profile_to is the first address after it */
 __u64 profile_inside, profile_user, profile_kernel, profile_idle;
 
 SEC("perf_event")

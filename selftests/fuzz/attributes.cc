@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Attributes: valid ones of each kind, varied, sometimes with one or two invalid fields. */
+/* Random attributes: valid ones of each kind, sometimes with one or two spoilt fields. */
 #include "fuzz/fuzz.h"
 
 #include <cstring>
@@ -7,7 +7,7 @@
 
 #include "lib/hit.h"
 
-/* Not shorter: a cpu-clock that expires during its own interrupt would block the CPU. */
+/* No shorter period: a cpu-clock that expires during its own interrupt would block the CPU. */
 uint64_t clock_period(Random &random)
 {
 	return random.of<uint64_t>({ 200'000, 1'000'000, 10'000'000, 1ull << 62 });
@@ -194,7 +194,7 @@ perf_event_attr attributes(Worker &w, bool of_breakpoints)
 	perf_event_attr attr = of_breakpoints ? of_breakpoint(w.random) : of_other(w.random);
 
 	vary(attr, w.random);
-	/* Spoilt once, the attributes can still be valid; spoilt twice, hardly. */
+	/* With one spoilt field the attributes can still be valid, with two they rarely are. */
 	if (w.random.one_in(4))
 		spoil(attr, w);
 	if (w.random.one_in(24))

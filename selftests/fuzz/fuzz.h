@@ -32,7 +32,7 @@ struct Counts {
 
 extern Counts *counts;
 
-/* Programs that exist all the time: of the type for overflows, and of other types. */
+/* Programs that exist during the whole run: of the type for overflows, and of other types. */
 extern std::vector<int> right_progs, wrong_progs;
 extern std::vector<std::unique_ptr<Filter>> filters;
 extern uint64_t tracepoint_id;
@@ -41,11 +41,11 @@ extern std::vector<uint64_t> kernel_text, kernel_data;
 
 /* --- shared by the threads of an episode --- */
 
-constexpr int CALLS_EACH = 250; /* calls of each thread */
+constexpr int CALLS_EACH = 250; /* by each of the two threads */
 
 /*
  * Slots for descriptors of one kind. Threads exchange the content of a slot atomically, so that
- * each descriptor is closed by only one of them, although others may be in a call with it.
+ * only one thread closes each descriptor, although other threads may be in a call with it.
  */
 class Pool {
 public:
@@ -125,7 +125,7 @@ struct Worker {
 	void hits();
 
 	Pool &events() { return random.one_in(3) ? others : breakpoints; }
-	/* A descriptor of an event, but sometimes of something else, or an invalid one. */
+	/* The descriptor of an event, sometimes of another object, or an invalid one. */
 	int event()
 	{
 		if (random.one_in(40))
@@ -166,7 +166,7 @@ inline long outcome(long returned)
 	return returned < 0 ? -errno : returned;
 }
 
-/* The call was not made, because something for it was missing. */
+/* The call was not made, because an object that it needs was missing. */
 constexpr long NOTHING = LONG_MIN;
 
 struct Kind {
@@ -194,9 +194,9 @@ void spoil(perf_event_attr &attr, Worker &w);
 /* A period in nanoseconds for the clock events. */
 uint64_t clock_period(Random &random);
 
-/* The numbers of kernel objects of the kinds that the calls create. They must not grow. */
+/* The number of kernel objects of each kind that the calls create. It must not grow. */
 std::map<std::string, uint64_t> census();
-/* Prints what has leaked since the census() @before. Returns the number of kinds. */
+/* Prints what has leaked since the census() @before. Returns the number of leaking kinds. */
 int report_leaks(const std::map<std::string, uint64_t> &before);
 int report_kmemleak();
 /* The number of breakpoints that this thread can open, which shows leaked debug registers. */

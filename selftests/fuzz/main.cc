@@ -88,7 +88,7 @@ static uint64_t total_runs()
 	return runs;
 }
 
-/* A kind of call that never succeeds would test only the kernel's first check. */
+/* Reports kinds of calls that never succeed: they test only the kernel's first check. */
 static int report_kinds(bool links_too)
 {
 	const std::vector<Kind> &all = kinds();
@@ -190,7 +190,7 @@ static int run_episodes(uint64_t seed, uint64_t calls)
 					[&](auto &r) { return r.pid == pid; });
 
 		if (one != running.end()) {
-			/* Its children are now children of this process, a subreaper. */
+			/* Kill its children, too. This process, a subreaper, is their parent now. */
 			kill(-pid, SIGKILL);
 			if (WIFSIGNALED(status))
 				killed_by[WTERMSIG(status)]++;
@@ -263,7 +263,7 @@ int main(int argc, char **argv)
 	pmu = pmu_type();
 	for (Context context : usable_contexts())
 		overflows.emplace_back(context);
-	/* Not functions that irq_work calls: a hit there would cause the next one, forever. */
+	/* No functions that irq_work calls: each hit there would cause the next one, forever. */
 	kernel_text = kernel_addresses({ SYSCALL_SYMBOL("getppid"), "__perf_event_overflow",
 					 "bpf_overflow_handler", "perf_event_output_forward" });
 	kernel_data = kernel_addresses({ "jiffies", "jiffies_64" });
@@ -272,7 +272,7 @@ int main(int argc, char **argv)
 	if (!registers)
 		unavailable("no hardware breakpoints");
 
-	/* Wait until what was just closed here is freed. */
+	/* Wait until the kernel has freed what this process has just closed. */
 	auto before = census();
 
 	for (sleep(1); census() != before; sleep(1))

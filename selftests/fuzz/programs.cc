@@ -10,7 +10,7 @@
 
 static long attach_one(Worker &w)
 {
-	/* A program of another type on another kind of event, which is valid for a tracepoint. */
+	/* A program of another type on an event that is no breakpoint; valid for a tracepoint. */
 	if (w.random.one_in(4))
 		return outcome(ioctl(others.any(w.random), PERF_EVENT_IOC_SET_BPF,
 				     w.random.of(wrong_progs)));

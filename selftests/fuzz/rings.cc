@@ -11,7 +11,7 @@ static long set_owner(Worker &w)
 {
 	f_owner_ex ex = { static_cast<__pid_type>(w.random.below(4)), w.owner() };
 
-	/* Only the episode's own process group. */
+	/* Signals must not reach other process groups. */
 	if (ex.type == F_OWNER_PGRP)
 		ex.pid = getpgrp();
 	ex.pid = ex.pid < 0 ? -ex.pid : ex.pid;
@@ -53,7 +53,7 @@ static long unmap_ring(Worker &w)
 	return done;
 }
 
-/* What user space may do to a ring's control page and to its mapping. */
+/* Does something that user space may do to a ring's control page and to its mapping. */
 static long use_ring(Worker &w)
 {
 	auto &slot = mappings[w.random.below(std::size(mappings))];

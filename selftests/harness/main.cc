@@ -89,7 +89,7 @@ static void report(const Test &test, const Outcome &outcome)
 	fflush(stdout);
 }
 
-/* The rules, the tests that state them, and the matrix of what happens to an event, for scripts. */
+/* For scripts: the rules, the tests that check them, and the table of what happens to an event. */
 static void print_rules()
 {
 	Json json;
@@ -122,7 +122,7 @@ static const char usage[] =
 	"Runs the tests whose names match a PATTERN (a shell glob such as \"effects.*\"), or all\n"
 	"tests, and prints KTAP. The tests \"oops.*\" crash kernels that have the bug, and "
 	"\"gdb.*\"\n"
-	"take minutes on an emulated CPU: they run only for a PATTERN that begins so.\n"
+	"take minutes on an emulated CPU: they run only if a PATTERN begins with oops or gdb.\n"
 	"Exit code 0: passed, 1: a test failed, 2: wrong usage, 4: all tests were skipped.\n"
 	"  -l, --list   list the name, the rule of the contract and the description of each test\n"
 	"  --rules      print the rules and all tests, with the file of each, as JSON\n"
@@ -132,7 +132,7 @@ static const char usage[] =
 	"               stops at its first loss\n"
 	"  -h, --help   print this text\n";
 
-/* The first crash a kernel that fails them, the others are slow, so "*" does not match them. */
+/* "*" does not match these: oops.* crash a kernel that has the bug, and gdb.* are slow. */
 static bool runs_only_if_named(const std::string &name)
 {
 	return name.starts_with("oops") || name.starts_with("gdb");

@@ -9,8 +9,8 @@ inline constexpr uint64_t ANY_TIME = UINT64_MAX;
 extern uint64_t race_limit;
 
 /*
- * Seconds to provoke a race: @own, or --race-seconds if that is less. A test whose race takes
- * longer to be lost on the stock kernel does not call this.
+ * Seconds to provoke a race: @own, or --race-seconds if that is less. A test that needs more time
+ * to lose its race on the stock kernel does not call this.
  */
 double race_seconds(double own);
 

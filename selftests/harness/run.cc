@@ -31,7 +31,7 @@ static struct Marks {
 	bool failed, skipped;
 } * marks;
 
-/* Asked before the tests run, because some of them change their user. */
+/* Determined before the tests run, because some of them change their user. */
 static const bool as_root = !geteuid();
 
 static void say(char kind, const std::string &text)
@@ -149,7 +149,7 @@ void unavailable(const char *reason)
 	end_test('P');
 }
 
-/* In the parent. */
+/* The functions below run in the parent. */
 
 /*
  * Returns what the test and its children have written until the test exits or its time is up. The
@@ -173,7 +173,7 @@ static std::string listen_to(int pipe, pid_t pid, int seconds, bool *in_time)
 			return text;
 		}
 
-		/* Read before looking at the exit, so that nothing written before it is missed. */
+		/* Read before checking for the exit, so that no line of the test is missed. */
 		ssize_t n = read(pipe, buffer, sizeof(buffer));
 
 		if (n > 0)

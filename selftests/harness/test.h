@@ -2,7 +2,7 @@
 /*
  * A small test harness. Each test is a function that runs in its own child with its own deadline
  * and sends its result to the parent through a pipe. Only the parent prints KTAP. A test that
- * hangs or is killed by a stray signal therefore costs one "not ok" and nothing else.
+ * hangs or is killed by a stray signal therefore fails alone, and all other tests run.
  */
 #pragma once
 
@@ -14,7 +14,7 @@
 #include "lib/child.h"
 #include "lib/fail.h"
 
-/* The place of a call in the sources: clang has std::source_location only from version 16 on. */
+/* The place of a call in the sources. clang has no std::source_location before version 16. */
 struct CallSite {
 	const char *file;
 	int line;
@@ -28,7 +28,7 @@ struct CallSite {
 
 struct Test {
 	std::string name; /* "theme.what.how" */
-	std::string rule; /* of the contract, "C1" */
+	std::string rule; /* the rule of the contract, "C1" */
 	std::string says; /* what must hold, in one sentence that can be understood alone */
 	std::function<void()> run;
 	int seconds = 30; /* deadline */
@@ -57,7 +57,7 @@ bool add_test(Test test, CallSite at = CallSite::of_call());
 /*
  * A failed expectation fails the test, and the test continues. Each side is evaluated once.
  *
- * Of numbers of things, which are named in the plural: "expected 20 SIGTRAPs, got 19".
+ * These compare numbers of @things, a plural: "expected 20 SIGTRAPs, got 19".
  */
 #define EXPECT_EQ(got, want, things) EXPECT_THAT(std::equal_to(), "", got, want, things)
 #define EXPECT_GT(got, want, things) EXPECT_THAT(std::greater(), "more than ", got, want, things)
@@ -68,13 +68,13 @@ bool add_test(Test test, CallSite at = CallSite::of_call());
 #define EXPECT_THAT(holds, how, got, want, things)                                                 \
 	expect(holds, how, got, want, things, __FILE__, __LINE__)
 
-/* Of other values: "expected EEXIST, got EINVAL: attaching the second program". */
+/* These compare other values: "expected EEXIST, got EINVAL: attaching the second program". */
 #define EXPECT_VALUE(got, want, what) EXPECT_AS(value_text, got, want, what)
 #define EXPECT_TRUE(got, what) EXPECT_VALUE(static_cast<bool>(got), true, what)
 #define EXPECT_FALSE(got, what) EXPECT_VALUE(static_cast<bool>(got), false, what)
 #define EXPECT_HEX(got, want, what) EXPECT_AS(hex_text, got, want, what)
 #define EXPECT_ERRNO(got, want, what) EXPECT_AS(errno_name, got, want, what)
-/* Of the status that waitpid(2) returns. */
+/* Compares the status that waitpid(2) returns. */
 #define EXPECT_STATUS(got, want, what) EXPECT_AS(status_text, got, want, what)
 #define EXPECT_AS(text, got, want, what)                                                           \
 	expect_as([](const auto &value) { return text(value); }, got, want, what, __FILE__,        \

@@ -13,18 +13,22 @@
 
 constexpr size_t EXECUTE_LENGTH = sizeof(long); /* attr.bp_len, arch/x86/kernel/hw_breakpoint.c */
 constexpr size_t INSTRUCTION_ALIGNMENT = 1;
-constexpr bool STOPS_BEFORE_ACCESS = false; /* a watchpoint hits before the access, or after it */
-/* A signal frame has the hit in RF, so that returning from the handler does not hit again. */
+constexpr bool STOPS_BEFORE_ACCESS = false; /* a watchpoint hits after the access */
+/* The signal frame of a hit has RF set, so a task that returns from it does not hit again. */
 constexpr bool SAVES_HIT = true;
 constexpr bool WATCHES_KERNEL = true; /* the kernel's accesses to user memory hit watchpoints */
-constexpr bool HITS_BEHIND_EMULATED = false; /* the kernel advances ip and leaves RF set */
+/*
+ * Whether a breakpoint right after an instruction that the kernel emulates is hit. On x86 it is
+ * not: the kernel advances ip and leaves RF set.
+ */
+constexpr bool HITS_BEHIND_EMULATED = false;
 constexpr bool DEFERS_CALLCHAINS = true; /* the kernel has UNWIND_USER, see arch/Kconfig */
 constexpr uint64_t FIRST_ARGUMENT = 1 << 5; /* for attr.sample_regs_user: PERF_REG_X86_DI */
 #define SYSCALL_SYMBOL(name) "__x64_sys_" name /* symbol of a system call in the kernel */
 
 /* In assembly: stores the second argument at the address in the first one. */
 #define ASM_STORE "mov %esi, (%rdi)\n"
-/* syscall(2) with three arguments, except the instruction ASM_SYSCALL, which must follow. */
+/* Loads the registers for syscall(2) with three arguments. ASM_SYSCALL must follow. */
 #define ASM_SET_UP_SYSCALL "mov %rdi, %rax\n mov %rsi, %rdi\n mov %rdx, %rsi\n mov %rcx, %rdx\n"
 #define ASM_SYSCALL "syscall\n"
 /* An instruction that the kernel emulates if the CPU has UMIP, arch/x86/kernel/umip.c. */
@@ -32,13 +36,13 @@ constexpr uint64_t FIRST_ARGUMENT = 1 << 5; /* for attr.sample_regs_user: PERF_R
 #define ASM_JUMP "jmp "
 
 /*
- * In NT_PRSTATUS of a 32-bit task, the words with the pc and with the flags, and the number of
+ * Indices of the pc and of the flags in NT_PRSTATUS of a 32-bit task, and its size, in 32-bit
  * words: asm/user_32.h
  */
 constexpr size_t COMPAT_PC = 12, COMPAT_FLAGS = 14;
 constexpr size_t COMPAT_REGISTERS = 17;
 
-/* The flag by which the kernel single-steps a task: TF. */
+/* The flag that the kernel sets to single-step a task: TF. */
 constexpr uint64_t STEP_FLAG = 1 << 8;
 
 inline uint64_t flags_of(const user_regs_struct &registers)
@@ -56,7 +60,7 @@ inline auto &pc_of(ucontext_t &context)
 	return context.uc_mcontext.gregs[REG_RIP];
 }
 
-/* The flag in a signal frame that an instruction has hit, which sigreturn() takes from it: RF. */
+/* RF suppresses a second hit of the same instruction. sigreturn() restores it from the frame. */
 constexpr uint64_t HIT_IN_FRAME = 1 << 16;
 constexpr bool TAKES_HIT_FROM_FRAME = true;
 
@@ -97,7 +101,7 @@ constexpr uint64_t FIRST_ARGUMENT = 1; /* PERF_REG_ARM64_X0 */
 constexpr size_t COMPAT_PC = 15, COMPAT_FLAGS = 16;
 constexpr size_t COMPAT_REGISTERS = 18;
 
-/* The flag by which the kernel single-steps a task: SS. In CPSR this bit is DIT. */
+/* The flag that the kernel sets to single-step a task: SS. In CPSR this bit is DIT. */
 constexpr uint64_t STEP_FLAG = 1 << 21;
 
 inline uint64_t flags_of(const user_regs_struct &registers)
@@ -115,7 +119,7 @@ inline auto &pc_of(ucontext_t &context)
 	return context.uc_mcontext.pc;
 }
 
-/* SS and IL: sigreturn() takes neither from a frame. */
+/* SS and IL: sigreturn() restores neither from the frame. */
 constexpr uint64_t HIT_IN_FRAME = 1 << 21 | 1 << 20;
 constexpr bool TAKES_HIT_FROM_FRAME = false;
 
@@ -135,5 +139,5 @@ inline std::array<uint64_t, 4> first_arguments(const user_regs_struct &registers
 }
 
 #else
-#error "lib/arch.h does not know this architecture"
+#error "lib/arch.h does not support this architecture"
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The arguments of a program, by getopt_long(3). */
+/* Parses the arguments of a program with getopt_long(3). */
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct Option {
 /* Ends the process with exit code 2 and one line on stderr: the program's name, @what, @about. */
 [[noreturn]] void bad_usage(const char *what, const char *about = "");
 
-/* On stdout: the program's name and the version of the suite. */
+/* Prints the program's name and the version of the suite to stdout. */
 void print_version();
 
 /*

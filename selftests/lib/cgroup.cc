@@ -18,7 +18,7 @@ static constexpr char ROOT[] = "/sys/fs/cgroup";
 Cgroup::Cgroup()
 	: path_(ROOT + std::string("/perf_bpf_filter.") + std::to_string(getpid()))
 {
-	/* Where no service manager has set up cgroup2, it lacks the implicit controllers. */
+	/* cgroup2 lacks the implicit controllers if no service manager has set it up. */
 	static constexpr struct {
 		const char *type, *options;
 	} hierarchies[] = { { "cgroup2", nullptr }, { "cgroup", "perf_event" } };
@@ -31,7 +31,7 @@ Cgroup::Cgroup()
 			return;
 		rmdir(path_.c_str());
 	}
-	unavailable("the kernel has no events of cgroups (CONFIG_CGROUP_PERF)");
+	unavailable("the kernel has no perf events for cgroups (CONFIG_CGROUP_PERF)");
 }
 
 Cgroup::~Cgroup()

@@ -20,13 +20,13 @@ template <typename T> T &shared_with_children()
 /* Waits for @pid, and returns the status of waitpid(2). */
 int wait_for(pid_t pid);
 
-/* That status as messages have it: "exit code 1", "killed by SIGTRAP", "stopped by SIGSTOP". */
+/* That status as text: "exit code 1", "killed by SIGTRAP", "stopped by SIGSTOP". */
 std::string status_text(int status);
 
 /* "SIGTRAP", or "signal 35" for a real-time one. */
 std::string signal_name(int sig);
 
-/* The path of a file that is built into the folder of this program. */
+/* The path of the file @name in the folder of this program. */
 std::string file_of_own_folder(const std::string &name);
 
 /*

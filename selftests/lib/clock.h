@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The time, by clock_gettime(2), which does not fail with these clocks. */
+/* The current time. clock_gettime(2) does not fail with these clocks. */
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ inline double seconds_now()
 	return nanoseconds_now() / 1e9;
 }
 
-/* Mostly in user mode: reading the clock may be a system call, so it is read only now and then. */
+/* Spins mostly in user mode: reading the clock may be a system call, so it is read rarely. */
 inline void spin(long milliseconds)
 {
 	for (long end = milliseconds_now() + milliseconds; milliseconds_now() < end;)

@@ -18,7 +18,7 @@
  */
 #define SIG "10"
 #define TIMES "20"
-static_assert(COMPAT_SIGNAL == 10 && HITS == 20, "what the program is written for");
+static_assert(COMPAT_SIGNAL == 10 && HITS == 20, "the assembly below has these numbers");
 
 extern "C" const uint8_t compat_begin[], compat_end[], compat_word[];
 

@@ -14,13 +14,13 @@
 
 #define COMPAT_SIGNAL SIGUSR1
 
-/* An instruction set of the 32-bit tasks of this architecture, with the addresses in its loop. */
+/* An instruction set for 32-bit tasks, and the addresses of the program in this instruction set. */
 struct InstructionSet {
 	const char *name;
 	size_t execute_length; /* attr.bp_len */
 	uint64_t entry; /* bit 0 is set for Thumb */
 	uint64_t at, next, after; /* the three instructions */
-	uint64_t word; /* to which the first one stores */
+	uint64_t word; /* the first instruction stores to it */
 };
 
 std::span<const InstructionSet> instruction_sets();

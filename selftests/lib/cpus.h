@@ -12,18 +12,18 @@ const std::vector<int> &usable_cpus();
 /* Moves the calling thread to @cpu and keeps it there. */
 void run_on(int cpu);
 
-/* Makes the calling thread a SCHED_FIFO one; skips the test if that is not permitted. */
+/* Moves the calling thread to SCHED_FIFO. Calls unavailable() if that is not permitted. */
 void become_realtime(int priority);
 
 /*
  * On PREEMPT_RT the per-CPU thread irq_work/N sends the SIGIO of a hit and preempts the task that
- * has hit. If that task migrates first, it can hit again before the thread runs, and these hits
+ * has hit. If that task migrates first, it can hit again before irq_work/N runs, and both hits
  * share one signal. So keep the task @tid on one CPU; the calling thread stays on its current one.
  */
 void stay_for_signals(pid_t tid);
 
 /*
  * Makes sure that the calling thread is scheduled out and in again. A short sleep is not enough: on
- * a busy machine its time can be over before the thread is scheduled out.
+ * a busy machine it can expire before the thread is scheduled out.
  */
 void be_rescheduled();

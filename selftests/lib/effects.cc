@@ -113,10 +113,10 @@ Observed observe(const Setup &setup, Verdict verdict, const Subject &subject)
 		ring->drain();
 		seen.samples = ring->samples();
 	}
-	/* Last, because a page fault can hit meanwhile. */
+	/* Read this last: a page fault in the code above can hit. */
 	seen.runs = filter ? filter->runs() - runs : 0;
 
-	/* Accepted hits use up the rest of the limit; the difference was taken before. */
+	/* Accepted hits use up the rest of the limit, which shows how much was used before. */
 	if (setup.limit) {
 		if (filter)
 			filter->returns(1);

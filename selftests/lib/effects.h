@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The side effects that a hit of a breakpoint can have, each with the set-up that shows it and the
- * numbers that are expected. The tests and the probe share this code.
+ * The side effects that a breakpoint hit can have, each with the set-up that shows it and the
+ * expected numbers. The tests and the probe share this code.
  */
 #pragma once
 
@@ -33,7 +33,7 @@ struct Observed {
 	uint64_t setsig; /* the F_SETSIG signal */
 	uint64_t sigtrap; /* SIGTRAP with si_code TRAP_PERF */
 	uint64_t hups; /* F_SETSIG signals with si_code POLL_HUP */
-	uint64_t taken; /* from the limit: LIMIT minus the further hits that used up the rest */
+	uint64_t taken; /* part of the limit that the hits used up; further hits use the rest */
 	bool stopped; /* with a limit: further hits were not counted */
 };
 
@@ -70,7 +70,7 @@ struct Subject {
 	int cpu = -1;
 	/* Called after half of the hits, with the event and the link of its program. */
 	std::function<void(Event &event, Fd &link)> halfway = {};
-	/* Attached instead of a program that is loaded for this. */
+	/* Attached to the event; by default, observe() loads a program. */
 	Filter *filter = nullptr;
 };
 

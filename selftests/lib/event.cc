@@ -105,9 +105,9 @@ perf_event_attr with_deferred_callchain(perf_event_attr attr)
 }
 
 /*
- * Attributes that an old kernel refuses, and how to set each in a plain event. A kernel of the
- * version with which the attribute came, or a later one, must not refuse it. What depends on the
- * architecture, too, has no version.
+ * Attributes that older kernels refuse, and how to set each in a plain event. A kernel from version
+ * major.minor on must not refuse the attribute. An attribute that also depends on the architecture
+ * has no version.
  */
 static constexpr struct Newer {
 	bool (*asked)(const perf_event_attr &attr);
@@ -133,8 +133,8 @@ static constexpr struct Newer {
 };
 
 /*
- * Whether the kernel refuses the attribute in a dummy event, too. If not, the test's event is wrong
- * for another reason.
+ * Whether the kernel refuses the attribute in a dummy event, too. If it does not, it has refused
+ * the test's event for another reason.
  */
 static bool lacks(const Newer &feature)
 {

@@ -33,7 +33,7 @@ enum class Access : uint32_t {
  */
 perf_event_attr breakpoint(Access access, const volatile void *addr, size_t len);
 
-/* On the first instruction of @function, where its arguments are still in their registers. */
+/* A breakpoint on the first instruction, where the arguments are still in their registers. */
 template <typename Result, typename... Arguments>
 perf_event_attr breakpoint(Result (*function)(Arguments...))
 {
@@ -41,22 +41,22 @@ perf_event_attr breakpoint(Result (*function)(Arguments...))
 			  EXECUTE_LENGTH);
 }
 
-/* The same with attr.inherit: also for the threads and children of the task. */
+/* Sets attr.inherit: threads and children that the task creates later have the event, too. */
 perf_event_attr inherited(perf_event_attr attr);
 
 /*
  * Each overflow sends SIGTRAP to the task that hit, unless @on is false. The kernel requires
- * remove_on_exec with attr.sigtrap, because the signal would terminate a program after exec().
+ * attr.remove_on_exec with attr.sigtrap: after exec() the signal would terminate the new program.
  */
 perf_event_attr with_sigtrap(perf_event_attr attr, bool on = true);
 
 /*
  * A disabled software event, PERF_COUNT_SW_*, that overflows once per @period, which is in
- * nanoseconds for the clocks. With 0 it only counts.
+ * nanoseconds for the clocks. If @period is 0, the event only counts.
  */
 perf_event_attr software(uint64_t config, uint64_t period = 0);
 
-/* attr.config of a tracepoint such as "syscalls/sys_enter_getppid", or unavailable(). */
+/* attr.config of a tracepoint such as "syscalls/sys_enter_getppid". May call unavailable(). */
 uint64_t id_of_tracepoint(const char *name);
 
 /*
@@ -76,8 +76,8 @@ public:
 	/*
 	 * perf_event_open(2), in the group of @leader if there is one. Calls unavailable() if the
 	 * kernel or the machine lacks the event: a breakpoint or hardware counter fails with
-	 * ENOENT, EOPNOTSUPP or ENODEV, or an attribute is refused even in a dummy event with
-	 * EINVAL or E2BIG.
+	 * ENOENT, EOPNOTSUPP or ENODEV; or the event fails with EINVAL or E2BIG, and the kernel
+	 * refuses one of its attributes in a dummy event, too.
 	 */
 	explicit Event(const perf_event_attr &attr, pid_t pid = 0, int cpu = -1,
 		       const Event *leader = nullptr);
@@ -100,16 +100,16 @@ public:
 
 	/*
 	 * PERF_EVENT_IOC_REFRESH: adds @n to the limit of overflows and enables the event. The
-	 * overflow that uses up the limit disables it and sends POLL_HUP to its fasync owner.
-	 * EINVAL with attr.inherit or without a sample period.
+	 * overflow that uses up the limit disables the event and sends POLL_HUP to its fasync
+	 * owner. Returns 0 or an errno: EINVAL with attr.inherit or without a sample period.
 	 */
 	int refresh(int n);
 	void must_refresh(int n);
 
 	/*
-	 * PERF_EVENT_IOC_SET_BPF: attaches a program until the event is closed. EEXIST if the event
-	 * has a program, EINVAL if the program's type is wrong. A program is anything that has a
-	 * prog_fd().
+	 * PERF_EVENT_IOC_SET_BPF: attaches a program until the event is closed. Returns 0 or an
+	 * errno: EEXIST if the event already has a program, EINVAL if the program's type is wrong.
+	 * A Program is any class that has a prog_fd().
 	 */
 	int attach(int prog_fd) const;
 	void must_attach(int prog_fd) const;
@@ -131,19 +131,19 @@ public:
 	/* PERF_EVENT_IOC_PERIOD */
 	void set_period(uint64_t period);
 
-	/* PERF_EVENT_IOC_SET_OUTPUT: writes to the ring of @other from now on. */
+	/* PERF_EVENT_IOC_SET_OUTPUT: redirects the records of this event to the ring of @other. */
 	void write_to(const Event &other);
 
-	/* Hits of this event and of the events inherited from it, in exited tasks, too. */
+	/* Hits of this event and of all events inherited from it, even those of exited tasks. */
 	uint64_t count() const;
-	/* What read(2) returns, laid out by attr.read_format. */
+	/* What read(2) returns, in the layout of attr.read_format. */
 	std::vector<uint64_t> read_words() const;
 	/* PERF_EVENT_IOC_ID */
 	uint64_t id() const;
 
 	/* O_ASYNC: every overflow sends SIGIO to the process. */
 	void async();
-	/* The same with F_SETSIG and F_OWNER_TID: @sig to the thread, with si_code and si_fd. */
+	/* Every overflow sends @sig, with si_code and si_fd, to a thread: F_SETSIG, F_OWNER_TID. */
 	void async(int sig, pid_t tid);
 	/* @owner_type is F_OWNER_TID, F_OWNER_PID or F_OWNER_PGRP. */
 	void async(int sig, int owner_type, pid_t owner);
@@ -152,5 +152,5 @@ private:
 	void set_async();
 
 	Fd fd_;
-	pid_t task_ = -1; /* the task that is monitored, or -1 if unknown or several */
+	pid_t task_ = -1; /* the monitored task, or -1 if it is unknown or all tasks on a CPU */
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* File descriptors that are closed with their owner: single, in pairs, sent to other processes. */
+/* File descriptors that their owner closes: single, in pairs, sent to other processes. */
 #pragma once
 
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 class Fd {
 public:
 	Fd() = default;
-	/* Takes over @fd; a negative one is none. */
+	/* Takes ownership of @fd; a negative @fd means no descriptor. */
 	explicit Fd(int fd)
 		: fd_(fd)
 	{
@@ -62,8 +62,8 @@ struct SocketPair {
 
 /*
  * SCM_RIGHTS, unix(7), with one byte of data. @flags are MSG_*. send_fd() returns 0 or an errno.
- * receive_fd() returns a close-on-exec descriptor; it returns none with 0 in @err if the peer has
- * closed its end or has sent no descriptor.
+ * receive_fd() returns a close-on-exec descriptor. If it has received none, *@err is an errno,
+ * or 0 if the peer has closed its end or has sent no descriptor.
  */
 int send_fd(int socket, int fd, int flags = 0);
 Fd receive_fd(int socket, int *err, int flags = 0);

@@ -121,7 +121,7 @@ void Filter::outputs_to(const Event &event)
 	int fd = event.fd();
 
 	if (int err = bpf_map_update_elem(bpf_map__fd((*program_)->maps.outputs), &slot, &fd, 0))
-		setup_failed("bpf() to name the event that a program writes to", -err);
+		setup_failed("bpf() to set the event for bpf_perf_event_output()", -err);
 }
 
 Fd Filter::link_to_target()

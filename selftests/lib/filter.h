@@ -13,33 +13,33 @@
 struct filter; /* the skeleton */
 template <typename Skeleton> class Loaded;
 
-/* The programs of filter.bpf.c. Only one of the first four has the type for overflows. */
+/* The programs of filter.bpf.c. Of the first four, only ON_OVERFLOW has the type for overflows. */
 enum class Program {
 	ON_OVERFLOW,
 	ON_TRACEPOINT,
 	ON_KPROBE, /* and uprobes */
 	ON_RAW_TRACEPOINT,
 
-	/* These are for overflows, too. Besides deciding on the hit, they */
-	LOOKS, /* report their context */
+	/* These have the type for overflows, too. Each decides on the hit and, in addition, */
+	LOOKS, /* reports its context */
 	READS_COOKIE,
-	CHECKS_COOKIE, /* compare the cookie with the expected one, slowly */
+	CHECKS_COOKIE, /* compares the cookie with the expected one, slowly */
 	GETS_STACK,
 	GETS_STACK_ID,
-	GETS_FRAME, /* get one frame of the stack */
-	OUTPUTS_SAMPLE, /* the same, and write a sample of the event set by outputs_to() */
-	PRINTS, /* the same, and call bpf_trace_printk(), which hits a tracepoint */
-	PRINTS_ALONE, /* only call bpf_trace_printk() */
-	GETS_TASK_STACK, /* get one frame, and call bpf_get_task_stack() */
-	FILLS_RINGBUF, /* write the first argument of the function that was hit */
-	TAIL_CALLS, /* tail-call ON_OVERFLOW, which then decides on the hit */
-	SENDS_SIGNAL, /* send SIGUSR1 to the process that was hit */
-	READS_SAMPLE, /* read the sample in kernel memory, to which ctx has no field */
-	CALLS_REPLACEABLE, /* call can_be_replaced(), which decides; a target for the next two */
-	WORKS, /* run for a long time */
-	PASSES_UNTRUSTED, /* do what READS_SAMPLE does, in a function with an untrusted argument */
+	GETS_FRAME, /* gets one frame of the stack */
+	OUTPUTS_SAMPLE, /* gets one frame, and writes a sample of the event set by outputs_to() */
+	PRINTS, /* gets one frame, and calls bpf_trace_printk(), which hits a tracepoint */
+	PRINTS_ALONE, /* calls bpf_trace_printk() without getting a frame */
+	GETS_TASK_STACK, /* gets one frame, and calls bpf_get_task_stack() */
+	FILLS_RINGBUF, /* writes the first argument of the function that was hit */
+	TAIL_CALLS, /* tail-calls ON_OVERFLOW, which then decides on the hit */
+	SENDS_SIGNAL, /* sends SIGUSR1 to the process that has hit */
+	READS_SAMPLE, /* reads the sample from kernel memory, because ctx has no field for it */
+	CALLS_REPLACEABLE, /* calls can_be_replaced(), the target of REPLACES and TRACES */
+	WORKS, /* runs for a long time */
+	PASSES_UNTRUSTED, /* reads the sample in a function with an untrusted argument */
 
-	/* These are linked to a function of another program, and do what READS_SAMPLE does. */
+	/* Each of these is linked to a function of another program, and reads the sample */
 	REPLACES, /* instead of the function */
 	TRACES, /* at the entry of the function */
 };
@@ -54,13 +54,13 @@ public:
 
 	int prog_fd() const;
 
-	/* Each of the following takes effect at the program's next run. */
+	/* Each of the following functions takes effect at the program's next run. */
 
-	/* Returns @verdict if the condition is true, else 0. */
+	/* The program returns @verdict if the condition is true, else 0. */
 	void returns(uint32_t verdict);
 	void returns_if(uint32_t verdict, enum filter_condition what, uint64_t wanted);
 
-	/* CHECKS_COOKIE expects @cookie, and takes @ns. */
+	/* CHECKS_COOKIE expects @cookie, and runs for @ns nanoseconds. */
 	void checks(uint64_t cookie, uint64_t ns);
 
 	/* TAIL_CALLS calls @callee. */
@@ -78,7 +78,7 @@ public:
 	/* How often the program has run. */
 	uint64_t runs() const;
 
-	/* What the last run of a program that reads or gets something saw. */
+	/* What the program read in its last run. */
 	filter_look look() const;
 
 	/* Removes and returns what FILLS_RINGBUF has written to its ring buffer. */
@@ -88,8 +88,8 @@ public:
 	bool can_link() const;
 
 	/*
-	 * See create_link() and must_link(). The errno, EEXIST as for Event::attach(), is in @err
-	 * if the Fd is invalid. Both call unavailable() before 5.15.
+	 * See create_link() and must_link(). If the Fd is invalid, *@err is the errno: EEXIST as
+	 * for Event::attach(). Both call unavailable() before 5.15.
 	 */
 	Fd link(const Event &event, int *err, uint64_t cookie = 0) const;
 	Fd link(const Event &event) const;

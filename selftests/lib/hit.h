@@ -7,7 +7,7 @@
 constexpr uint64_t HITS = 20; /* of the breakpoint in one measurement */
 constexpr uint64_t LIMIT = 5; /* for PERF_EVENT_IOC_REFRESH, if an event has a limit */
 
-/* The function is neither inlined nor cloned, and has its arguments in registers at its entry. */
+/* The function is neither inlined nor cloned: at its entry its arguments are in registers. */
 #ifdef __clang__
 #define KEPT_APART __attribute__((noinline))
 #else

@@ -14,7 +14,7 @@ public:
 	/* Closes the innermost bracket. */
 	Json &end();
 
-	/* The next value is that of @name, in an object. */
+	/* Writes the name of the next value, in an object. */
 	Json &name(std::string_view name);
 
 	template <typename Value> Json &value(const Value &value)

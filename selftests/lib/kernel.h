@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-/* By the version in uname(2): for behaviour that cannot be detected in another way. */
+/* Compares the version in uname(2). Use it only for behaviour that cannot be detected. */
 bool kernel_before(int major, int minor);
 
-/* PREEMPT_RT. */
+/* Whether the kernel is PREEMPT_RT. */
 bool kernel_is_realtime();
 
 /*
@@ -18,13 +18,13 @@ bool kernel_is_realtime();
  */
 std::string kernel_lockdown();
 
-/* The addresses of kernel symbols in /proc/kallsyms, as far as it shows them. */
+/* The addresses of kernel symbols. Those that /proc/kallsyms lacks or hides are left out. */
 std::vector<uint64_t> kernel_addresses(const std::vector<std::string> &names);
 /* The address of a kernel function, or 0. */
 uint64_t kernel_address_of(const std::string &function);
 
 /*
- * Writes a line to the kernel log if that is permitted. It names the test that was running when a
- * splat occurred: the scripts look for "perf_bpf_filter: test NAME".
+ * Writes a line to the kernel log if that is permitted. The scripts look for the last
+ * "perf_bpf_filter: test NAME" before a splat to find the test that was running.
  */
 void tell_kernel_log(const std::string &line);

@@ -28,8 +28,8 @@ uint32_t pmu_type();
 perf_event_attr hardware(uint64_t config = 0);
 
 /*
- * A PMU that is unregistered while it has events, as when root unbinds a driver. It requires Linux
- * 6.15, and counts nothing.
+ * A PMU that can be unregistered while it has events, as when root unbinds a driver. It requires
+ * Linux 6.15. Its events count nothing.
  */
 class Visitor {
 public:
@@ -52,18 +52,18 @@ private:
 };
 
 /*
- * Hits all counters of a CPU in one of the contexts. Also makes sure that the limit of samples per
- * second is at least the kernel's default, because the kernel lowers it when the interrupts of
- * another PMU take long, as in a guest on a busy machine.
+ * Hits all counters of a CPU in one of the contexts. Also raises the limit of samples per second to
+ * the kernel's default: the kernel lowers it when the interrupts of another PMU take long, as in a
+ * guest on a busy machine.
  */
 class Hits {
 public:
 	explicit Hits(Context context);
 
-	/* On the CPU of the caller, or on @cpu. */
+	/* Makes @hits hits on @cpu, or on the CPU of the caller. */
 	void make(uint64_t hits, int cpu = -1) const;
 
-	/* In an NMI at the next call of a function of the kernel, once. */
+	/* Makes one hit, in an NMI at the next call of the kernel function @function. */
 	void make_in(const char *function) const;
 
 private:

@@ -12,7 +12,7 @@
 /*
  * libbpf probes for bpf_probe_read_kernel(), which the kernel refuses under
  * lockdown=confidentiality. libbpf then assumes a kernel before 5.5 and replaces
- * bpf_probe_read_user(), which lockdown allows, by bpf_probe_read(), which lockdown refuses. Undo
+ * bpf_probe_read_user(), which lockdown allows, with bpf_probe_read(), which lockdown refuses. Undo
  * that: no program here calls bpf_probe_read() itself, and programs with bpf_probe_read_kernel()
  * are not loaded under lockdown, see look_for().
  */
@@ -85,7 +85,7 @@ static bpf_prog_info ask_about(int prog_fd, uint32_t &size)
 
 	size = sizeof(info);
 	if (bpf_obj_get_info_by_fd(prog_fd, &info, &size))
-		setup_failed("bpf() to ask about the program", errno);
+		setup_failed("BPF_OBJ_GET_INFO_BY_FD", errno);
 	return info;
 }
 
@@ -127,7 +127,7 @@ std::optional<uint64_t> misses_of_program(int prog_fd)
 
 bool can_link(int prog_fd)
 {
-	/* With perf links the bad descriptor is refused, without them the attach type: EINVAL. */
+	/* With perf links the bad descriptor fails with EBADF, without them the type with EINVAL. */
 	return !kernel_before(5, 15) ||
 	       bpf_link_create(prog_fd, -1, BPF_PERF_EVENT, nullptr) != -EINVAL;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * BPF programs, in skeletons that bpftool generates from object files. Only one program of an
- * object is loaded, so that a kernel that lacks a feature of another program does not matter.
+ * object is loaded, so that the kernel need not have the features that the other programs use.
  */
 #pragma once
 
@@ -36,7 +36,7 @@ bpf_prog_info info_of_program(int prog_fd);
 bool program_exists(uint32_t id);
 /* Waits until the program is freed, by RCU and a work queue. Returns false after 10 s. */
 bool wait_until_freed(uint32_t id);
-/* The program's recursion_misses; none before 5.12, which does not count them. */
+/* The program's recursion_misses; no value before 5.12, which does not count them. */
 std::optional<uint64_t> misses_of_program(int prog_fd);
 
 /* Whether the kernel has links for perf events. Before 5.15 there is only Event::attach(). */

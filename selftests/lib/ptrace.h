@@ -46,10 +46,10 @@ public:
 	/* Writes the registers back unchanged. */
 	void write_registers() const;
 	void set_pc(uint64_t at) const;
-	/* Has it execute the instruction at @at, until it stops, and restores the registers. */
+	/* Single-steps it through the instruction at @at, and restores the registers. */
 	void inject(uint64_t at);
 
-	/* Resumes it with @sig. Returns whether it has stopped again; else it has ended. */
+	/* Resumes it with @sig, and waits. Returns true if it has stopped, false if it has ended. */
 	bool resume(__ptrace_request how, int sig = 0);
 
 private:

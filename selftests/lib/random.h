@@ -6,7 +6,7 @@
 #include <initializer_list>
 #include <iterator>
 
-/* splitmix64: small, the same on all machines, and every seed is good, even 0. */
+/* splitmix64: small, the same on all machines, and good with every seed, even 0. */
 class Random {
 public:
 	explicit Random(uint64_t seed)

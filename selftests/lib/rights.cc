@@ -32,13 +32,13 @@ void become(uid_t user, uint64_t capabilities)
 		setup_failed("setresuid", errno);
 	if (syscall(SYS_capset, &header, data))
 		setup_failed("capset", errno);
-	/* Cleared by the change of user; others of @user may monitor this process. */
+	/* The change of user clears this. Processes of @user must be able to monitor this one. */
 	prctl(PR_SET_DUMPABLE, 1);
-	/* Cleared by the change of user, too, see Child. */
+	/* The change of user clears this, too. Child sets it. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 }
 
-/* user_namespaces(7): both system calls require the initial user namespace. */
+/* perf_event_open() and bpf() require capabilities in this one, see user_namespaces(7). */
 static bool in_first_user_namespace()
 {
 	static constexpr char first[] = "user:[4026531837]"; /* include/linux/proc_ns.h */
@@ -69,7 +69,7 @@ static bool refused(int err)
 	return err == EACCES || err == EPERM || err == ENOSYS;
 }
 
-/* The permission that is missing for @call, which failed with @err though capabilities suffice. */
+/* What must permit @call, which failed with @err although the capabilities suffice. */
 static std::string permission(const char *call, int err)
 {
 	std::ifstream status("/proc/self/status");
@@ -83,7 +83,7 @@ static std::string permission(const char *call, int err)
 	       std::string(call);
 }
 
-/* perf_event_open(2): upstream kernels allow all users a breakpoint on their own tasks. */
+/* perf_event_open(2): upstream kernels allow all users to open breakpoints on their own tasks. */
 static std::string missing_to_open()
 {
 	/* perf_event_open(2): the file exists if and only if the kernel has the system call. */
@@ -104,7 +104,7 @@ static std::string missing_to_open()
 	       "), or " + named("CAP_SYS_ADMIN");
 }
 
-/* bpf(2): a program and a map, which are charged to RLIMIT_MEMLOCK before 5.11. */
+/* bpf(2): loads a program and creates a map. RLIMIT_MEMLOCK limits both before 5.11. */
 static std::string missing_to_load()
 {
 	LIBBPF_OPTS(bpf_map_create_opts, mappable, .map_flags = BPF_F_MMAPABLE);

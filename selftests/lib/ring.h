@@ -22,7 +22,7 @@ public:
 		OVERWRITE, /* mapped read-only and overwritten; requires attr.write_backward */
 	};
 
-	/* mmap(2) of the event, which fails with EINVAL for an inherited event of a task. */
+	/* mmap(2) of the event: fails with EINVAL for an event of a task with attr.inherit. */
 	explicit Ring(const Event &event, Mode mode = Mode::NORMAL, size_t data_pages = DATA_PAGES);
 	~Ring();
 	Ring(const Ring &) = delete;
@@ -31,7 +31,7 @@ public:
 	void drain();
 	/* Consumes all records, and returns the samples with their headers. Not with OVERWRITE. */
 	std::vector<std::vector<uint64_t>> take_samples();
-	/* The position of the next record, which grows with each record. Not with OVERWRITE. */
+	/* The position of the next record, in bytes; it only grows. Not with OVERWRITE. */
 	uint64_t head() const;
 	/* Forgets what drain() has seen, to make room for more records. */
 	void forget() { seen_count_ = 0; }
@@ -44,7 +44,7 @@ public:
 	uint64_t lost() const;
 	/* Samples whose PERF_SAMPLE_ADDR is @addr. */
 	uint64_t samples_at(const volatile void *addr) const;
-	/* The sum of the words at the place of PERF_SAMPLE_ADDR in all samples. */
+	/* The sum, over all samples, of the word at the offset of PERF_SAMPLE_ADDR. */
 	uint64_t sum() const;
 
 	/*
@@ -58,7 +58,7 @@ private:
 
 	struct Seen {
 		uint32_t type;
-		uint64_t third; /* word: ADDR in a sample, the number in PERF_RECORD_LOST */
+		uint64_t third; /* word: ADDR in a sample, the number of lost records in a LOST */
 	};
 	Mode mode_;
 	void *map_;

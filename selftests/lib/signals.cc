@@ -54,7 +54,7 @@ static constexpr int CODES = 8;
 static uint64_t caught[_NSIG][CODES];
 static siginfo_t last_caught[_NSIG];
 
-/* The registers that the last signal interrupted, and how many signals in a row had the same. */
+/* The registers at the last signal, and how many signals in a row had the same registers. */
 static thread_local struct {
 	std::remove_cvref_t<decltype(general_registers(std::declval<const ucontext_t &>()))>
 		registers;
@@ -64,8 +64,8 @@ static thread_local struct {
 /*
  * Without the series, an arm64 kernel returns from the handler to the instruction that hit, which
  * hits again with the same registers, forever. Ignore the signal after STORM repetitions, so that
- * the test ends and fails because of the wrong number. A clock in an empty loop or a system call
- * that overflows looks the same, but no test has that many of these signals.
+ * the test ends and fails because of the wrong number. A clock that overflows in an empty loop, or
+ * any event in a repeated system call, looks the same, but no test gets so many of these signals.
  */
 static void end_a_storm(int sig, const ucontext_t &context)
 {

@@ -18,7 +18,7 @@ inline const int SETSIG = SIGRTMIN + 1;
 /* sigsetops(3) */
 sigset_t set_of(std::initializer_list<int> sigs);
 
-/* Blocks all signals in the calling thread and in the threads that it creates meanwhile. */
+/* Blocks all signals in the calling thread, and in threads that it creates during that time. */
 class BlockedSignals {
 public:
 	BlockedSignals();
@@ -58,8 +58,8 @@ public:
 	static siginfo_t last(int sig);
 
 	/*
-	 * Whether thousands of signals with the same registers are taken for an endless repetition
-	 * of one hit, and ignored. Programs that require the series turn this off.
+	 * Whether to ignore a signal after thousands of repetitions with the same registers, because
+	 * one hit then repeats endlessly. Programs that require the series turn this off.
 	 */
 	static inline bool ends_storms = true;
 

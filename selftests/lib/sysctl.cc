@@ -20,7 +20,7 @@ Sysctl::Sysctl(const char *name)
 		setup_failed("fork", errno);
 	if (!guard_)
 		guard();
-	/* Here, too: the harness may kill the process group of the test at any time. */
+	/* The harness may kill the test's process group before the guard reaches setsid(). */
 	setpgid(guard_, guard_);
 	restored_.out.close();
 }
@@ -71,8 +71,7 @@ EnoughSampling::EnoughSampling(int rate)
 		return;
 	snprintf(text, sizeof(text),
 		 "kernel.perf_event_max_sample_rate is %d, but the test needs %d; set it as root, "
-		 "with "
-		 "kernel.perf_cpu_time_max_percent between 1 and 99",
+		 "with kernel.perf_cpu_time_max_percent between 1 and 99",
 		 limit, rate);
 	unavailable(text);
 }

@@ -11,8 +11,8 @@
 
 /*
  * A number in /proc/sys. The old value is restored even if the test is killed: a guard process
- * outside of the test's process group does it when the other end of its pipe is closed, unless the
- * destructor has written to the pipe.
+ * outside of the test's process group restores it when the other end of its pipe is closed, unless
+ * the destructor has written to the pipe.
  */
 class Sysctl {
 public:

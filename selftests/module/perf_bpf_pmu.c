@@ -2,8 +2,8 @@
 /*
  * A hardware PMU for guests and test machines that have none. The perf core sees it like a driver
  * for real counters: its events are in perf_hw_context, each CPU has a few counters, overflows
- * occur in NMI, hard interrupt or task context, and a counter stops if perf_event_overflow() says
- * so.
+ * occur in NMI, hard interrupt or task context, and a counter stops if perf_event_overflow()
+ * returns non-zero.
  *
  * It counts
  *
@@ -21,14 +21,14 @@
  * events as large PEBS. With PERF_BPF_PMU_CALLCHAIN the driver puts the callchain into the sample
  * before it calls the core, like the drivers of PEBS and IBS.
  *
- * From Linux 6.13 on other events of its group can pause and resume an event (attr.aux_pause,
- * attr.aux_resume). It then counts 1 << 24 for each time that it was paused, and 1 for each time
- * that it was resumed, in place of hits.
+ * From Linux 6.13 on, other events of its group can pause and resume an event (attr.aux_pause,
+ * attr.aux_resume). The event does not stop then, but counts 1 << 24 for each pause and 1 for each
+ * resume. Do not hit it as well, because it would add the hits.
  *
- * To interrupt the kernel in the middle of something, "echo FUNCTION > nmi_in" (on x86) makes one
- * hit in an NMI at the next call of FUNCTION.
+ * To interrupt the kernel at a given place, "echo FUNCTION > nmi_in" (on x86) makes one hit in an
+ * NMI at the next call of FUNCTION.
  *
- * From Linux 6.15 on a PMU can be unregistered while it has events, such as that of an uncore
+ * From Linux 6.15 on, a PMU can be unregistered while it has events, such as that of an uncore
  * device whose driver root unbinds. "echo 1" and "echo 0" to the file "visitor" register and
  * unregister perf_bpf_visitor, which counts nothing.
  */
@@ -80,19 +80,19 @@ static DEFINE_PER_CPU(struct cpu_counters, cpu_counters);
 
 static bool force;
 module_param(force, bool, 0400);
-MODULE_PARM_DESC(force, "load although the machine has a PMU");
+MODULE_PARM_DESC(force, "load even if the machine has a PMU");
 
 static bool hold;
 module_param(hold, bool, 0400);
 MODULE_PARM_DESC(hold,
-		 "keep the static keys of perf enabled, for an emulator that may miss changes");
+		 "keep the static keys of perf enabled, for an emulator that misses code patching");
 
-/* Functions of the core that are not exported to modules. */
+/* Functions of the perf core that are not exported to modules. */
 static typeof(perf_event_overflow) *event_overflow;
 static typeof(perf_event_output) *event_output;
 static typeof(perf_callchain) *callchain;
 
-/* An event that others pause and resume counts that, as PAUSED and as 1. */
+/* An event counts PAUSED when another event pauses it, and 1 when another event resumes it. */
 #define PAUSED		(1 << 24)
 #ifndef PERF_PMU_CAP_AUX_PAUSE
 #define PERF_PMU_CAP_AUX_PAUSE	0
@@ -129,7 +129,7 @@ static void save_callchain(struct perf_sample_data *data, struct perf_event *eve
 {
 	if (!(event->attr.sample_type & PERF_SAMPLE_CALLCHAIN))
 		return;
-	/* A driver's NMI handler need not do this. Here lockdep requires it. */
+	/* A driver's NMI handler does not need this lock. Here lockdep requires it. */
 	rcu_read_lock();
 	data->callchain = callchain(event, regs);
 	rcu_read_unlock();
@@ -147,7 +147,7 @@ static void write_record(struct perf_event *event, struct pt_regs *regs, u64 per
 {
 	struct perf_sample_data data;
 
-	/* Like a used stack. */
+	/* As on a used stack, so that a field that is not initialised is not 0 by chance. */
 	memset(&data, 0xa5, sizeof(data));
 	perf_sample_data_init(&data, 0, period);
 	if (event->hw.config & PERF_BPF_PMU_CALLCHAIN)
@@ -158,7 +158,7 @@ static void write_record(struct perf_event *event, struct pt_regs *regs, u64 per
 		pmu_stop(event, 0);
 }
 
-/* Like __intel_pmu_pebs_events(): the last record is an overflow if the batch has interrupted. */
+/* Like __intel_pmu_pebs_events(): the last record is an overflow if the batch interrupts. */
 static void drain(struct perf_event *event, struct batch *batch, bool interrupts)
 {
 	unsigned int records = xchg(&batch->records, 0), i;
@@ -288,7 +288,7 @@ static void unhook_nmi(void)
 }
 #endif
 
-/* In task context, with interrupts off. */
+/* Makes the hits in task context, with interrupts off. */
 static int take_here(int cpu)
 {
 	struct pt_regs regs;
@@ -308,7 +308,7 @@ static void start_soon(void *unused)
 	hrtimer_start(this_cpu_ptr(&cpu_counters.soon), 0, HRTIMER_MODE_REL_PINNED_HARD);
 }
 
-/* By a timer, because not all interrupts store their registers for get_irq_regs(). */
+/* Uses a timer, because not all interrupts store their registers for get_irq_regs(). */
 static int send_irq(int cpu)
 {
 	return smp_call_function_single(cpu, start_soon, NULL, true);
@@ -324,7 +324,7 @@ static const struct {
 	[TASK]	= { "task", take_here },
 };
 
-/* Only one interrupt at a time, which takes all pending hits, so that none is spurious. */
+/* Sends no interrupt while one is pending: that one takes all hits, the next would be spurious. */
 static int raise(enum context context, unsigned int hits, int cpu)
 {
 	atomic_t *pending;
@@ -568,7 +568,7 @@ static ssize_t visit(struct file *file, const char __user *from, size_t size, lo
 	guard(mutex)(&visitor_mutex);
 	if (comes == visits)
 		return comes ? -EEXIST : -ENODEV;
-	/* A PMU that was registered before still has its device. */
+	/* Start with a fresh copy: after an earlier visit the struct still has its device. */
 	if (comes)
 		visitor = visitor_new;
 	err = comes ? perf_pmu_register(&visitor, VISITOR, -1) : perf_pmu_unregister(&visitor);
@@ -604,7 +604,7 @@ static void end_visit(void)
 }
 #endif
 
-/* Any result other than ENOENT comes from a PMU. */
+/* Any error other than ENOENT comes from a PMU. */
 static bool machine_has_pmu(void)
 {
 	struct perf_event_attr attr = {
@@ -624,8 +624,8 @@ static bool machine_has_pmu(void)
 }
 
 /*
- * Events that keep perf_sched_events and perf_swevent_enabled[] enabled: task events, one of each
- * kind of software event.
+ * Events that keep perf_sched_events and perf_swevent_enabled[] enabled: a task event of each kind
+ * of software event.
  */
 static struct perf_event *held[PERF_COUNT_SW_MAX];
 
@@ -686,7 +686,7 @@ static int __init perf_bpf_pmu_init(void)
 	long i;
 
 	if (!force && machine_has_pmu()) {
-		pr_err("this machine has a PMU; load with force=1 if you want this one as well\n");
+		pr_err("this machine has a PMU; load with force=1 to add this one\n");
 		return -EBUSY;
 	}
 	event_overflow = find("perf_event_overflow");

@@ -82,7 +82,7 @@ template <typename Body> static Report in_child(Body body)
 	pipe.in.close();
 	if (read(pipe.out.get(), &report, sizeof(report)) != sizeof(report)) {
 		report.outcome = Outcome::KILLED;
-		snprintf(report.reason, sizeof(report.reason), "the measurement ended: %s",
+		snprintf(report.reason, sizeof(report.reason), "the measuring process: %s",
 			 status_text(child.wait()).c_str());
 	}
 	return report;
@@ -123,7 +123,7 @@ static Finding probe(const Effect &effect)
 
 	/*
 	 * An effect that never occurs would look suppressed, so check that accepted hits have it.
-	 * More effects than hits are fine here: the probe of the stops reports hits that repeat.
+	 * More effects than hits are fine here: probe(stop) reports hits that repeat.
 	 */
 	Report accepted = measure(effect.setup, { true, 1 });
 
@@ -135,7 +135,7 @@ static Finding probe(const Effect &effect)
 	return because(Result::SUPPRESSED, "");
 }
 
-/* In a few words, how the task continues. */
+/* How the task continues, in a few words for the output. */
 static const char *probe(const Stop &stop)
 {
 	const Report report = in_child([&] {

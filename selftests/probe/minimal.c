@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * Can a debugger have hits of its breakpoints rejected by a BPF program here? This is one file of
- * system calls, for a debugger to copy. It asks at run time, as a version says little about a
- * patched kernel. A debugger that gets "no" should do what it did before, not exit.
+ * Checks whether a BPF program can reject hits of a debugger's breakpoints on this kernel. This is
+ * one file of system calls, for a debugger to copy. Check at run time, because the version says
+ * little about a patched kernel. If the answer is "no", a debugger should fall back to what it did
+ * before, and not exit.
  *
- * Exit code 0: yes; 1: the kernel still sends a signal for a rejected hit; 2: says what is missing.
+ * Exit code 0: yes; 1: the kernel still sends a signal for a rejected hit; 2: something is missing,
+ * and the output says what.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -60,10 +62,10 @@ static int open_breakpoint(int sigtrap)
 	attr.bp_len = EXECUTE_LENGTH;
 	attr.sample_period = 1;
 	attr.disabled = 1;
-	attr.exclude_kernel = 1; /* else it takes a lower perf_event_paranoid */
+	attr.exclude_kernel = 1; /* otherwise perf_event_paranoid must be below 2 */
 	attr.exclude_hv = 1;
 	attr.sigtrap = sigtrap;
-	attr.remove_on_exec = sigtrap; /* which sigtrap requires */
+	attr.remove_on_exec = sigtrap; /* sigtrap requires it */
 	return syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
 }
 
@@ -73,10 +75,10 @@ static int no_breakpoint(int err)
 	case ENOSYS:
 		return missing("no perf events, or a seccomp filter hides them", err);
 	case EACCES:
-		return missing("kernel.perf_event_paranoid is above 2, or an LSM objects; "
-			       "lower it, or have CAP_PERFMON (Debian: CAP_SYS_ADMIN)", err);
+		return missing("kernel.perf_event_paranoid is above 2, or an LSM denies the event; "
+			       "lower it, or grant CAP_PERFMON (Debian: CAP_SYS_ADMIN)", err);
 	case EPERM:
-		return missing("a seccomp filter or an LSM objects to perf_event_open()", err);
+		return missing("a seccomp filter or an LSM denies perf_event_open()", err);
 	case ENOSPC:
 		return missing("all breakpoints of this thread or CPU are in use", err);
 	case ENOENT:
@@ -84,7 +86,7 @@ static int no_breakpoint(int err)
 	case EOPNOTSUPP:
 		return missing("the machine has no hardware breakpoints", err);
 	default:
-		return missing("a breakpoint does not open", err);
+		return missing("the kernel cannot open a breakpoint", err);
 	}
 }
 
@@ -94,12 +96,12 @@ static int no_program(int err)
 	case ENOSYS:
 		return missing("the kernel has no bpf(), or a seccomp filter hides it", err);
 	case EPERM:
-		return missing("loading a program takes CAP_BPF and CAP_PERFMON (before Linux 5.11 "
-			       "also a larger RLIMIT_MEMLOCK)", err);
+		return missing("loading a program requires CAP_BPF and CAP_PERFMON (before Linux "
+			       "5.11 also a larger RLIMIT_MEMLOCK)", err);
 	case EACCES:
-		return missing("a security module objects to bpf()", err);
+		return missing("an LSM denies bpf()", err);
 	default:
-		return missing("the kernel does not take a program of type perf_event", err);
+		return missing("the kernel cannot load a program of type perf_event", err);
 	}
 }
 
@@ -130,12 +132,12 @@ int main(void)
 	if (program < 0)
 		return no_program(errno);
 	if (ioctl(event, PERF_EVENT_IOC_SET_BPF, program))
-		return missing("the breakpoint does not take the program", errno);
+		return missing("the program cannot be attached to the breakpoint", errno);
 
 	signal(SIGTRAP, count_signal);
 	signal(SIGIO, count_signal);
 	if (fcntl(event, F_SETOWN, getpid()) || fcntl(event, F_SETFL, O_ASYNC))
-		return missing("the breakpoint does not take O_ASYNC", errno);
+		return missing("O_ASYNC cannot be set for the breakpoint", errno);
 	ioctl(event, PERF_EVENT_IOC_ENABLE, 0);
 	hit();
 	ioctl(event, PERF_EVENT_IOC_DISABLE, 0);

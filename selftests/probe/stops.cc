@@ -10,7 +10,7 @@
 
 namespace {
 
-/* The number of hits at which the tracer stops before one is missed. A step must advance. */
+/* The hits in a row that stop the tracee. With @step, a single step after each must advance. */
 uint64_t hits_seen_by_tracer(bool step)
 {
 	Tracee tracee([] {

@@ -54,8 +54,8 @@ static void syscalls(const Part &part)
 }
 
 /*
- * A hardware counter in kernel mode. Without a meddler also in NMIs, because an NMI that interrupts
- * a change of the event is not counted.
+ * A hardware counter in kernel mode. With a meddler it is not hit in NMIs, because an NMI that
+ * interrupts a change of the event is not counted.
  */
 static void overflows(const Part &part)
 {
@@ -107,7 +107,7 @@ static void limits(const Part &part)
 	scene.close();
 }
 
-/* A limit that another thread raises while it is used up. */
+/* An event with a limit, which another thread raises while hits use it up. */
 static void refreshes(const Part &part)
 {
 	constexpr uint64_t LEAST = 2 * BATCH, LARGEST = 20 * BATCH; /* remaining limit */
@@ -151,7 +151,7 @@ static void refreshes(const Part &part)
 
 constexpr char GETPPID[] = SYSCALL_SYMBOL("getppid");
 
-/* A program on a kprobe reads the watched word. The hit's program cannot run then: a miss. */
+/* A program on a kprobe reads the watched word: a miss, as no program can run inside another. */
 static void nested(const Part &part)
 {
 	Scene scene(part, breakpoint(Access::READ_WRITE, &word, 1));
@@ -159,7 +159,7 @@ static void nested(const Part &part)
 
 	reading.globals()->reader = getpid();
 	reading.globals()->watched = reinterpret_cast<uintptr_t>(&word);
-	word = 0; /* A program's read does not fault pages in: without a page it would fail. */
+	word = 0; /* Fault the page in: a program's read does not, and would fail. */
 	scene.event.enable();
 	{
 		Kprobe kprobe(reading, GETPPID);
@@ -235,7 +235,8 @@ static void closes(const Part &part)
 		books.traps += new_traps;
 
 		/*
-		 * The mapping would keep the event open. An unknown number of these calls hit it.
+		 * The mapping would keep the event open. How many of the following calls hit is
+		 * unknown.
 		 */
 		ring.reset();
 		meanwhile([&] { event.close(); });

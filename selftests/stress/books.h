@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The books of the actors, in memory that all processes of a round share. */
+/*
+ * The books of the actors: the numbers of hits and of their effects, expected and delivered. All
+ * processes of a round share the memory that has the books.
+ */
 #pragma once
 
 #include <sys/types.h>
@@ -9,9 +12,9 @@
 
 /* The result of one actor. */
 struct Books {
-	uint64_t hits, accepted, rejected, misses; /* all counted hits, and what became of them */
+	uint64_t hits, accepted, rejected, misses; /* all counted hits, by their result */
 	uint64_t samples, signals, traps, hups; /* delivered */
-	uint64_t lost, extra; /* effects that were missing or too many */
+	uint64_t lost, extra; /* missing effects, and effects beyond the expected number */
 };
 
 /* Shared between main() and one actor or noise. */
@@ -45,11 +48,11 @@ inline bool over()
 /* Records what is wrong, for the report. Only the first call counts. */
 __attribute__((format(printf, 1, 2))) void say(const char *format, ...);
 
-/* Compare the expected with the actual number of @things; the books get the difference. */
+/* Compare the expected with the actual number of @things; the difference goes into the books. */
 void expect(const char *things, uint64_t expected, uint64_t came);
 void expect_at_most(const char *things, uint64_t most, uint64_t came);
 void expect_at_least(const char *things, uint64_t least, uint64_t came);
-/* Compares the sums of the values of @things, of which there are as many as expected. */
+/* Compares the sums of the values of @things, to detect a wrong one among the right number. */
 void expect_same(const char *things, uint64_t expected, uint64_t came);
 
 void add(Books &sum, const Books &books);

@@ -40,7 +40,7 @@ static void hit_range(uint64_t from, uint64_t times)
 		hit(from + i);
 }
 
-/* join() returns before the thread has released its events. It has when its id is free. */
+/* join() returns before the thread has released its events; its id is in use until then. */
 static void wait_until_gone(pid_t tid)
 {
 	while (!syscall(SYS_tgkill, getpid(), tid, 0))
@@ -88,7 +88,7 @@ static pid_t fork_to_hit(uint64_t from, uint64_t times)
 	return pid;
 }
 
-/* The fork fails because the child's id is in use, but only after it has inherited the events. */
+/* This fork fails because the id is in use, but only after the child has inherited the events. */
 static void fork_in_vain()
 {
 	const pid_t taken = getpid();
@@ -126,14 +126,14 @@ void forks(const Part &part)
 	});
 }
 
-/* After exec() the event remains, and MODIFY_ATTRIBUTES sets its breakpoint again. */
+/* The event survives exec(), and MODIFY_ATTRIBUTES sets its breakpoint in the new program. */
 struct Executed {
 	uint64_t counted, samples, sum;
 };
 
 static constexpr uint64_t EXECUTED_HITS = 300;
 
-/* In the new image. */
+/* Runs in the new program. */
 int hit_after_exec(int event_fd, int result, uint64_t from)
 {
 	Event event{ Fd(event_fd) };
@@ -157,7 +157,7 @@ void execs(const Part &drawn)
 	part.wakes =
 		true; /* as in hit_after_exec(): MODIFY_ATTRIBUTES may change only the address */
 
-	Scene scene(part, breakpoint(hit_other)); /* for its programs */
+	Scene scene(part, breakpoint(hit_other)); /* only its programs are used */
 	uint64_t counted = 0, sum = 0;
 
 	do {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Hits filtered breakpoints while everything else that can interfere happens, with an oracle.
+ * Hits filtered breakpoints under all kinds of interference, with an oracle.
  *
  * The program accepts a hit by a hash of the hit's value, so that the task that hits can predict
  * what must be delivered. A round consists of actors and noise. Each actor is a process that hits
@@ -65,7 +65,7 @@ static const Actor &draw_actor(Random &random)
 
 static Part draw(Random &random, bool stats)
 {
-	/* Most hits are rejected: they are the fast ones. */
+	/* Reject most hits, because rejected hits are fast. */
 	static constexpr uint64_t masks[] = { 0, 7, 63, 63, 63, 1023, 1023, UINT32_MAX };
 	const Actor &actor = draw_actor(random);
 	Part part = {};
@@ -179,7 +179,8 @@ static bool play_round(uint64_t number, uint64_t seed, double seconds, Books &su
 	}
 	for (auto &noise : noises()) {
 		/*
-		 * Draw even an impossible noise, so that a seed means the same on all machines.
+		 * Draw even a noise that is impossible here, so that a seed means the same on all
+		 * machines.
 		 * Clocks that starve a CPU which goes offline make the scheduler of 6.12 warn that
 		 * the CPU is not vacated, with and without the series.
 		 */
@@ -249,10 +250,9 @@ static bool play_round(uint64_t number, uint64_t seed, double seconds, Books &su
 
 static const char usage[] =
 	"usage: perf_bpf_stress [--seed N] [--seconds N] [--rounds N] [--hotplug]\n"
-	"Hits filtered breakpoints while everything else that can interfere happens, compares the\n"
-	"expected with the actual effects, and prints KTAP. It can crash a kernel without the "
-	"series.\n"
-	"  --seed N      the seed of the first round (default: the time), which repeats a run\n"
+	"Hits filtered breakpoints under all kinds of interference, compares the expected with\n"
+	"the actual effects, and prints KTAP. It can crash a kernel without the series.\n"
+	"  --seed N      the seed of the first round, to repeat a run (default: the time)\n"
 	"  --seconds N   run for N seconds (default 10)\n"
 	"  --rounds N    stop after N rounds\n"
 	"  --hotplug     also turn CPUs off and on\n"
@@ -287,7 +287,7 @@ int main(int argc, char **argv)
 
 	/*
 	 * The kernel patches its context switch when the first event is opened and after the last
-	 * one is closed. Keep one open, because of the QEMU bug in step_in().
+	 * one is closed. Keep one open, because of the QEMU bug that step_in() describes.
 	 */
 	const Event last(breakpoint(hit_other));
 

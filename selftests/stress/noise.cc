@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Disturbances that are not about an actor's event. */
+/* Disturbances that do not act on an actor's event. */
 #include <bpf/bpf.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -147,7 +147,7 @@ static void poke(Random &random)
 	pause_a_little(random);
 }
 
-/* They are drawn, and end, in this order. */
+/* The noises are drawn, and end, in this order. */
 static const Noise all[] = {
 	{ "lookups", look_up },
 	{ "hotplug", unplug, UNPLUGS, can_unplug },

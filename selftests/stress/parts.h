@@ -13,7 +13,7 @@
 /* Effects of an accepted hit. */
 enum : uint32_t { SAMPLES = 1, SIGNALS = 2, TRAPS = 4 };
 
-/* What the books cannot know because of a meddler. */
+/* What the books cannot predict because of a meddler. */
 enum : uint32_t {
 	DETACHES = 1, /* a hit may find no program, so all hits must be accepted */
 	MISSES_HITS = 2, /* the event is off at times, so only the program counts the hits */
@@ -57,7 +57,7 @@ struct Part {
 struct Actor {
 	const char *name;
 	unsigned weight;
-	uint32_t effects; /* that it supports, and from which those of a part are drawn */
+	uint32_t effects; /* all that it supports; those of a part are drawn from them */
 	void (*play)(const Part &part);
 	uint32_t flags = 0;
 
@@ -76,7 +76,7 @@ enum : uint32_t {
 	NEEDS_WATCHED_KERNEL = 128, /* the kernel's accesses to user memory must hit */
 };
 
-/* Disturbance that is not about an actor's event. @make is called repeatedly. */
+/* A disturbance that does not act on an actor's event. @make is called repeatedly. */
 struct Noise {
 	const char *name;
 	void (*make)(Random &random);

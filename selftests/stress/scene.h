@@ -13,7 +13,7 @@
 #include "stress/decider.h"
 #include "stress/parts.h"
 
-/* The watched word, on a separate page because QEMU is slow on all of a watched page. */
+/* The watched word, on a separate page: QEMU is slow on every access to a watched page. */
 extern volatile uint64_t &word;
 
 /* Stores @value, which is still in the first argument register when the watchpoint has hit. */
@@ -21,7 +21,7 @@ void store(uint64_t value, volatile uint64_t *to);
 
 constexpr uint64_t BATCH = 1000; /* hits, which all fit into a ring and into the signal queue */
 
-/* Samples have one word besides the header: the value, which identifies the hit. */
+/* Samples consist of the header and one word: the value, which identifies the hit. */
 perf_event_attr saying_value(perf_event_attr attr);
 
 /* An event with its program and its effects, and the books of its hits. */
@@ -37,7 +37,7 @@ public:
 	}
 	void accept_all_from_now_on() { first.globals()->mask = 0; }
 
-	/* Enters a hit into the books, which may be made by another task. */
+	/* Enters a hit into the books. Another task may make the hit. */
 	void book(uint64_t value)
 	{
 		tried++;
@@ -69,7 +69,7 @@ public:
 		settle(block);
 	}
 
-	/* The number of accepted hits that is known so far. */
+	/* The number of accepted hits so far. */
 	uint64_t due() const { return takes & MISSES_HITS || kernel ? first.accepted() : accepted; }
 	uint64_t caught() const { return Signals::count(SETSIG); }
 
@@ -104,10 +104,10 @@ private:
 	uint64_t due_settled = 0, caught_settled = 0;
 };
 
-/* Pauses of different lengths, so that a race is met at each of its steps. */
+/* Pauses for a random time, so that a race is tried at each of its steps. */
 void pause_a_little(Random &random);
 
-/* A thread that meddles with the event as the part says, until it is destroyed. */
+/* A thread that repeats the part's meddling, if there is one, until it is destroyed. */
 class Meddler {
 public:
 	explicit Meddler(Scene &scene);

@@ -2,7 +2,7 @@
 /*
  * Hot patching without stopping all threads: replace a routine and the layout of its data while
  * threads call it. Only threads that enter the routine during the change wait; all other threads
- * keep running. Calls that the change does not concern do not even get a signal: the kernel rejects
+ * keep running. Calls that the change does not affect do not even get a signal: the kernel rejects
  * their hits. No code is modified, so text may be read-only and instruction caches need no flush.
  *
  * Recipe: before the threads are created, open a disabled execute breakpoint on the routine with
@@ -27,7 +27,7 @@ static constexpr uint64_t CALLS = 50; /* of each thread after the change, at lea
 
 using Routine = int(uint64_t amount);
 
-/* The old routine and its data. It calls no function: a thread inside it has its pc there. */
+/* The old routine and its data. It calls no function, so the pc of a thread inside is in it. */
 static std::atomic<uint64_t> old_sum;
 
 [[gnu::section("hotpatch_old")]] KEPT_APART static int add(uint64_t amount)
@@ -96,7 +96,8 @@ static void work(Worker &me, const std::atomic<bool> &done, std::latch &started)
 
 		me.sum += amount;
 		/*
-		 * Trapped if and only if the new routine ran: never for 0, always after the change.
+		 * A call must trap if and only if the new routine ran: never if the amount is 0,
+		 * always after the change.
 		 */
 		me.out_of_place += traps - before != by_new || (by_new && !amount) ||
 				   (!by_new && amount && me.patched);
@@ -107,8 +108,8 @@ static void work(Worker &me, const std::atomic<bool> &done, std::latch &started)
 }
 
 TEST("uses.hotpatch", "C1",
-     "a routine is replaced while threads call it, and calls that the change does not concern "
-     "continue")
+     "a routine is replaced while threads call it; calls that the change does not affect are "
+     "not stopped")
 {
 	Uses uses("hotpatch");
 	Handler entry(SIGTRAP, on_entry), question(SIGUSR1, on_question);
@@ -154,7 +155,7 @@ TEST("uses.hotpatch", "C1",
 	EXPECT_VALUE(new_sum, sum, "the new sum");
 	EXPECT_EQ(new_calls, patched, "calls of the new routine");
 	EXPECT_EQ(traps, patched, "SIGTRAPs for calls of the new routine");
-	EXPECT_EQ(out_of_place, 0, "calls that trapped or not contrary to the program's decision");
+	EXPECT_EQ(out_of_place, 0, "calls with a wrong SIGTRAP or a wrong result");
 	EXPECT_EQ(event.count(), uses.globals()->hotpatch_calls,
 		  "hits counted, as many as runs of the program");
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * A sampling profiler in the process that it profiles, such as async-profiler: which calls of
- * malloc() does each thread make? Each thread has a breakpoint that is armed for one hit. The
- * signal handler records the stack and arms it for the next hit, so that calls in the handler hit
- * nothing. With a program, only large allocations cost a signal; event->count says how many calls
- * were made since the last one.
+ * malloc() does each thread make? Each thread has a breakpoint that is armed for one hit, so that
+ * calls in the signal handler do not hit. The handler records the stack and arms the breakpoint for
+ * the next hit. With a program, only large allocations cost a signal; event->count says how many
+ * calls were made since the last one.
  *
  * Recipe: for each thread, open a breakpoint with sample_period 1, O_ASYNC, F_SETSIG to SIGPROF and
  * F_SETOWN_EX to the thread, and arm it with PERF_EVENT_IOC_REFRESH(1). The handler reads the count
@@ -42,7 +42,7 @@ static void on_sample(int, siginfo_t *info, void *)
 	if (read(info->si_fd, &calls, sizeof(calls)) == sizeof(calls))
 		seen.calls += calls;
 	ioctl(info->si_fd, PERF_EVENT_IOC_RESET, 0);
-	/* A stock arm64 kernel repeats the hit each time that it is armed in the handler. */
+	/* A stock arm64 kernel repeats the hit whenever the handler arms the breakpoint. */
 	if (++seen.signals < 2 * HITS)
 		ioctl(info->si_fd, PERF_EVENT_IOC_REFRESH, 1);
 }
@@ -59,7 +59,7 @@ static void call(bool only_large)
 	}
 }
 
-/* Samples THREADS threads that make the calls at once. With @uses, only the large ones. */
+/* Samples THREADS threads that make calls concurrently. With @uses, only large calls signal. */
 static void sample(const Uses *uses)
 {
 	const uint64_t wanted = uses ? HITS / EVERY : HITS;
@@ -118,7 +118,7 @@ TEST("uses.one_shot", "C10", "a thread that re-arms its breakpoint at each signa
 }
 
 TEST("uses.one_shot.filtered", "C1",
-     "rejected hits do not use up the one hit for which a thread has armed its breakpoint")
+     "rejected hits do not disarm a breakpoint that is armed for one hit")
 {
 	Uses uses("one_shot");
 

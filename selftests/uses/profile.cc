@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A profile that is made in the kernel: how often does the CPU execute which instruction of a
+ * A profile that is made in the kernel: how often does the CPU execute each instruction of a
  * range? The program counts in a map and returns 0. There is no ring buffer whose size must be
  * chosen, no sample is lost, and the profiler is not woken until it wants the result.
  *
@@ -74,8 +74,8 @@ public:
 	const volatile auto *found() const { return uses_.globals(); }
 
 	/*
-	 * Profiles the calling thread, or all tasks on @cpu. Has a ring and a signal for any
-	 * delivery.
+	 * Profiles the calling thread, or all tasks on @cpu. The ring and the signal would show a
+	 * hit that is delivered.
 	 */
 	Profiler(const Range &range, const perf_event_attr &attr, int cpu = -1)
 		: event_(attr, cpu < 0 ? 0 : -1, cpu)
@@ -179,7 +179,7 @@ TEST("uses.profile.two", "C1", "two concurrent profilers neither see nor disturb
 	EXPECT_EQ(second.found()->profile_inside, by_second, "hits found by the stopped profiler");
 }
 
-/* The mode that @attr excludes must not be found, although another profiler finds it. */
+/* No hit may be in the mode that @attr excludes, although another profiler has hits in it. */
 static void check_excluded(const perf_event_attr &attr)
 {
 	NoWakeups user_space;

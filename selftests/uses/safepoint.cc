@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * A safepoint without mprotect(): a runtime with garbage collection stops its threads where their
- * state is consistent. The threads poll by reading a word, which costs a load. Stopping them needs
- * no page and no change of page tables, and can stop a single thread while the others keep polling:
- * the kernel rejects their hits.
+ * state is consistent. The threads poll by reading a word, which costs a load. Stopping them
+ * changes no page table, and can be limited to one thread: the kernel rejects the hits of all
+ * others, which keep polling.
  *
  * Recipe: before the threads are created, open a disabled watchpoint on the word with attr.inherit
  * and sigtrap. To stop threads, set in the program's globals which ones, and enable the watchpoint.
@@ -117,7 +117,7 @@ public:
 			stray += mutator.strays;
 		}
 		EXPECT_EQ(wrong, 0, "threads with a wrong number of SIGTRAPs");
-		EXPECT_EQ(stray, 0, "SIGTRAPs in threads that were not to be stopped");
+		EXPECT_EQ(stray, 0, "SIGTRAPs in threads that must not stop");
 		EXPECT_EQ(event.count(), uses.globals()->safepoint_polls,
 			  "hits counted, as many as runs of the program");
 	}
@@ -147,7 +147,7 @@ TEST("uses.safepoint", "C1", "all threads stop at a poll, and the collector poll
 			inconsistent += mutator.left + mutator.right != UNITS;
 		runtime.resume();
 	}
-	EXPECT_EQ(inconsistent, 0, "threads stopped elsewhere than at a poll");
+	EXPECT_EQ(inconsistent, 0, "threads stopped outside of a poll");
 	runtime.end(ROUNDS);
 }
 

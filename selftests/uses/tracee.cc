@@ -40,7 +40,7 @@ bool Registers::matches(const Registers &other, uint32_t matters) const
 	return same;
 }
 
-/* Tracer and tracee run by turns, which is faster on one CPU than on two. */
+/* Tracer and tracee take turns, which is faster on one CPU than on two. */
 SeekTracee::SeekTracee(int prog_fd, volatile uses::uses__bss *globals)
 	: Tracee((run_on(sched_getcpu()), run_laps))
 	, globals_(globals)
@@ -64,7 +64,7 @@ uint64_t SeekTracee::seek(const Registers &wanted, uint32_t matters, uint64_t nt
 	event_.modify(attr_);
 
 	/*
-	 * A kernel that suppresses rejected hits wakes the tracer once, others once for each hit.
+	 * A kernel that suppresses rejected hits wakes the tracer once, any other once per hit.
 	 */
 	for (uint64_t wakeups = 1;; wakeups++) {
 		siginfo_t info = {};
@@ -72,7 +72,7 @@ uint64_t SeekTracee::seek(const Registers &wanted, uint32_t matters, uint64_t nt
 		resume(PTRACE_CONT);
 		stopped_by(SIGTRAP);
 		ptrace(PTRACE_GETSIGINFO, pid(), nullptr, &info);
-		/* Not POLL_IN: that would be TRAP_BRKPT in a SIGTRAP. */
+		/* The kernel does not use POLL_IN here: its value means TRAP_BRKPT in a SIGTRAP. */
 		if (info.si_code != SI_SIGIO || info.si_fd != event_.fd())
 			fail("expected SI_SIGIO from the event, got si_code %d", info.si_code);
 		if (arrived() >= expected)

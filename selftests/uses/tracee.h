@@ -20,7 +20,7 @@ struct Registers {
 	std::array<uint64_t, 4> arguments;
 
 	bool operator==(const Registers &) const = default;
-	/* Whether the place is the same, and the arguments whose bits are set in @matters, too. */
+	/* Whether the place and the arguments whose bits are set in @matters are the same. */
 	bool matches(const Registers &other, uint32_t matters) const;
 };
 
@@ -29,7 +29,10 @@ public:
 	/* @prog_fd is the program "seek" of uses.bpf.c, and @globals are its globals. */
 	SeekTracee(int prog_fd, volatile uses::uses__bss *globals);
 
-	/* Runs to the @nth arrival that matches, and returns how often the tracer was woken. */
+	/*
+	 * Runs to the @nth arrival that matches, before which there are @expected arrivals in all.
+	 * Returns how often the tracer was woken.
+	 */
 	uint64_t seek(const Registers &wanted, uint32_t matters, uint64_t nth, uint64_t expected);
 	/* Single-steps through the first lap, and returns the registers at each arrival. */
 	std::vector<Registers> step_through_a_lap();

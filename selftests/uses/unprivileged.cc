@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Unprivileged: a debugger without rights seeks as in seek.cc, with a program that it borrows.
+ * Unprivileged: a debugger without capabilities seeks as in seek.cc, with a borrowed program.
  * Loading a program requires CAP_BPF and CAP_PERFMON; using one requires only its descriptor.
  *
  * Recipe: a service with these two capabilities listens on a socket (systemd.socket(5) passes the
@@ -41,7 +41,7 @@
 
 /* --- the debugger --- */
 
-/* The descriptors that the service sends, in their order. */
+/* The descriptors that the service sends, in this order. */
 class Borrowed {
 public:
 	explicit Borrowed(const sockaddr_un &service)
@@ -80,7 +80,7 @@ private:
 	const BorrowedGlobals globals_;
 };
 
-/* Also borrows a second filter, as another debugger would, which must not be affected. */
+/* Also borrows a second filter, as another debugger would. It must not be affected. */
 static int debug(const sockaddr_un &service)
 {
 	become(NOBODY, 0);
@@ -110,7 +110,7 @@ static int debug(const sockaddr_un &service)
 TEST("uses.unprivileged", "C1",
      "a debugger without rights seeks with a borrowed program and is woken once")
 {
-	/* Skips the test here if the kernel has no bpf(). */
+	/* Skip the test in the parent if the kernel has no bpf(). */
 	const Fd loads = load_least(0);
 	/* In the abstract namespace, unix(7), so that no file remains. */
 	const std::string name = "perf_bpf_filter." + std::to_string(getpid());
@@ -122,7 +122,7 @@ TEST("uses.unprivileged", "C1",
 	if (bind(listener.get(), reinterpret_cast<sockaddr *>(&service), sizeof(service)) ||
 	    listen(listener.get(), 2))
 		setup_failed("a socket to listen on", errno);
-	/* The default upstream. From 3 on, Debian does not allow users to open events. */
+	/* The default upstream. From 3 on, Debian's kernels refuse all events of users. */
 	paranoid.set(2);
 
 	const Child broker([&]() -> int { serve(listener.get()); });

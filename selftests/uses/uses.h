@@ -11,7 +11,7 @@
 
 using Uses = Loaded<uses>;
 
-/* The globals of these programs, in a process that has only the descriptor of their map. */
+/* The programs' globals, in a process that has only the descriptor of their map. */
 class BorrowedGlobals {
 public:
 	/* If the map cannot be mapped, valid() is false and errno is set. */
@@ -35,7 +35,7 @@ private:
 };
 
 /*
- * Opens the event in the calling thread, which all threads that are created from now on inherit;
+ * Opens the event in the calling thread. All threads that the thread creates later inherit it;
  * existing threads do not. One descriptor enables, disables, moves and filters the event in all of
  * them. An accepted hit raises SIGTRAP, with si_code TRAP_PERF, in the thread that hit, before its
  * next instruction.
