@@ -96,7 +96,7 @@ Visitor::Visitor()
 	: file_(open("/sys/kernel/debug/perf_bpf_pmu/visitor", O_WRONLY | O_CLOEXEC))
 {
 	if (!file_.valid())
-		lacks_pmu("a PMU cannot be unregistered while it has events (since 6.15)");
+		lacks_pmu("a PMU that has events cannot be unregistered before Linux 6.15");
 }
 
 Visitor::~Visitor()
