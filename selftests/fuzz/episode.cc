@@ -69,7 +69,7 @@ void Worker::hits()
 
 void Worker::run(int calls)
 {
-	/* Each worker prefers some calls and avoids others, so that rare sequences become likely. */
+	/* Each worker prefers some calls and avoids others, to make rare sequences likely. */
 	const std::vector<Kind> &all = kinds();
 	unsigned weights[MOST_KINDS], sum = 0;
 

@@ -190,7 +190,7 @@ static int run_episodes(uint64_t seed, uint64_t calls)
 					[&](auto &r) { return r.pid == pid; });
 
 		if (one != running.end()) {
-			/* Kill its children, too. This process, a subreaper, is their parent now. */
+			/* Kill its children, too, whose parent is now this process, a subreaper. */
 			kill(-pid, SIGKILL);
 			if (WIFSIGNALED(status))
 				killed_by[WTERMSIG(status)]++;

@@ -127,7 +127,7 @@ std::optional<uint64_t> misses_of_program(int prog_fd)
 
 bool can_link(int prog_fd)
 {
-	/* With perf links the bad descriptor fails with EBADF, without them the type with EINVAL. */
+	/* With perf links the bad fd fails with EBADF, without them the type with EINVAL. */
 	return !kernel_before(5, 15) ||
 	       bpf_link_create(prog_fd, -1, BPF_PERF_EVENT, nullptr) != -EINVAL;
 }

@@ -49,7 +49,7 @@ public:
 	/* Single-steps it through the instruction at @at, and restores the registers. */
 	void inject(uint64_t at);
 
-	/* Resumes it with @sig, and waits. Returns true if it has stopped, false if it has ended. */
+	/* Resumes it with @sig, and waits. Returns true if it stopped, false if it ended. */
 	bool resume(__ptrace_request how, int sig = 0);
 
 private:

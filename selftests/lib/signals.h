@@ -58,8 +58,8 @@ public:
 	static siginfo_t last(int sig);
 
 	/*
-	 * Whether to ignore a signal after thousands of repetitions with the same registers, because
-	 * one hit then repeats endlessly. Programs that require the series turn this off.
+	 * Whether to ignore a signal after thousands of repetitions with the same registers: one
+	 * hit then repeats endlessly. Programs that require the series turn this off.
 	 */
 	static inline bool ends_storms = true;
 

@@ -11,7 +11,7 @@ constexpr uint64_t COOKIE = 0xc00c1e0000000001;
 
 class Decider {
 public:
-	/* Decides by accepts(), on the first argument or, with @from_memory, on its global value. */
+	/* Decides by accepts(), on the first argument or, with @from_memory, on a global. */
 	Decider(uint64_t seed, uint64_t mask, uint64_t cookie, bool from_memory);
 	/* One of the programs on kprobes, which disturb hits. */
 	explicit Decider(const char *name);
