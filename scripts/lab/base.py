@@ -2,6 +2,7 @@
 """A base: its series in patches/linux-X.Y, the results expected of its runs in patches/expect, and its mutants in
 patches/mutants. The bases are the folders patches/linux-X.Y; there is no other list of them."""
 import fnmatch
+import functools
 import hashlib
 import os
 import pathlib
@@ -96,6 +97,15 @@ def digest(paths, text=""):
     for path in paths:
         total.update(path.read_bytes())
     return total.hexdigest()[:16]
+
+
+@functools.cache
+def suite_code():
+    """The sources of selftests/ without comments and layout."""
+    paths = sorted(path for path in (TOP / "selftests").rglob("*") if path.suffix in (".cc", ".c", ".h"))
+    text = "\n".join(path.read_text(errors="replace") for path in paths)
+    literals_or_comments = r'''("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|//[^\n]*|/\*.*?\*/'''
+    return " ".join(re.sub(literals_or_comments, r"\1", text, flags=re.S).split())
 
 
 class Series:
@@ -234,21 +244,21 @@ class Base(Series):
         return {first: " ".join(rest) for first, *rest in found}
 
     def subject(self, arch=ARCH.folder):
-        """A hash of everything that a verdict depends on: the tests, the configuration, what the patches change outside
-        of Documentation/, and the lists of expected results, including those for @arch. The result is cached for the
-        lifetime of the process, so that it describes the files that the process measures."""
+        """A hash of everything that a verdict depends on: the code of the tests, the configuration, what the patches
+        change outside of Documentation/, and the lists of expected results, including those for @arch. The result is
+        cached for the lifetime of the process, so that it describes the files that the process measures."""
         if (self.name, arch) not in subjects:
             subjects[self.name, arch] = self.subject_of_now(arch)
         return subjects[self.name, arch]
 
     def subject_of_now(self, arch):
-        sources = sorted(path for path in (TOP / "selftests").rglob("*") if path.suffix in (".cc", ".c", ".h"))
         changes = [(self.folder / patch).read_text(errors="replace").split("\n---\n", 1)[-1]
                    for patch in self.patches() if not patch.startswith("09")]
         lists = [path for name in ("stock-fails", "skips")
                  for path in (self.expect / name, self.expect / f"{name}.{arch}") if path.is_file()]
         return digest([*([self.feature_fails()] if part() and self.feature_fails().is_file() else []),
-                       *lists, TOP / "Kconfig.fragment", TOP / "scripts/allow-splats", *sources], "".join(changes))
+                       *lists, TOP / "Kconfig.fragment", TOP / "scripts/allow-splats"],
+                      "".join(changes) + suite_code())
 
 
 def live_subject(name):

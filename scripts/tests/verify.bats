@@ -188,7 +188,7 @@ found() {
 	return 1
 }
 
-@test "the subject of a verdict changes with every patch, test and option, but not with a message" {
+@test "the subject of a verdict changes with every patch, test and option, but not with a message or a comment" {
 	mkdir "$T/repo"
 	(cd "$SCRIPTS/.." && cp -r scripts patches selftests Kconfig.fragment "$T/repo")
 	subject() { bash -c ". '$T/repo/scripts/lib.sh'; lab subject 6.1"; }
@@ -200,6 +200,7 @@ found() {
 		[ "$(subject)" != "$right" ]
 		cp "$T/saved" "$(echo "$T/repo/"$file)"
 	done
+	echo "/* don't: more */ // and \"more" >>"$T/repo/selftests/tests/effects.cc"
 	[ "$(subject)" = "$right" ]
 	sed -i '/^Subject: /s/$/ again/' "$T/repo/patches/linux-6.1"/0101-*.patch
 	[ "$(subject)" = "$right" ]
