@@ -82,7 +82,7 @@ struct Run {
 	volatile uint64_t go, ended; /* start and end of a loop that waits for its supervisor */
 	struct {
 		uint64_t before, after;
-	} taken[SLOTS]; /* ticks before and after each of the last arrivals */
+	} timestamps[SLOTS]; /* ticks before and after each of the last arrivals */
 };
 
 extern Run *const run;

@@ -83,25 +83,25 @@ static volatile uint64_t &word = page[0];
 #endif
 
 /* With a frame pointer the function begins with a push, like most functions. */
-KEPT_APART FRAME_POINTER void arrive(uint64_t nth)
+NOINLINE_NOCLONE FRAME_POINTER void arrive(uint64_t nth)
 {
 	word = nth;
 }
 
 /* Leaves no time stamp in the registers, because some techniques compare these. */
-KEPT_APART CLEARS_REGISTERS static void stamp(uint64_t *at)
+NOINLINE_NOCLONE CLEARS_REGISTERS static void stamp(uint64_t *at)
 {
 	*at = now();
 }
 
-KEPT_APART void loop(uint64_t from, uint64_t to)
+NOINLINE_NOCLONE void loop(uint64_t from, uint64_t to)
 {
 	for (uint64_t i = from; i < to; i++) {
-		auto &taken = run->taken[i % Run::SLOTS];
+		auto &timestamps = run->timestamps[i % Run::SLOTS];
 
-		stamp(&taken.before);
+		stamp(&timestamps.before);
 		arrive(i);
-		stamp(&taken.after);
+		stamp(&timestamps.after);
 	}
 }
 
@@ -117,7 +117,7 @@ double ticks_of_one()
 	std::vector<double> ticks;
 
 	for (uint64_t i = 0; i < std::min(run->arrivals, Run::SLOTS); i++)
-		ticks.push_back(run->taken[i].after - run->taken[i].before);
+		ticks.push_back(run->timestamps[i].after - run->timestamps[i].before);
 	return spread(ticks).median;
 }
 
@@ -513,15 +513,15 @@ static void gdb_filter(int)
 	gdb("break", file_of_own_folder("perf_bpf_gdb") + " --attach");
 }
 #else
-static void x86_alone(int)
+static void x86_only(int)
 {
 	unavailable("the benchmark implements it on x86 only");
 }
 
-static constexpr auto protection = x86_alone, ptrace_int3 = x86_alone,
-		      ptrace_debug_register = x86_alone, program_rr = x86_alone,
-		      gdb_software = x86_alone, gdb_hardware = x86_alone, gdb_server = x86_alone,
-		      gdb_filter = x86_alone;
+static constexpr auto protection = x86_only, ptrace_int3 = x86_only,
+		      ptrace_debug_register = x86_only, program_rr = x86_only,
+		      gdb_software = x86_only, gdb_hardware = x86_only, gdb_server = x86_only,
+		      gdb_filter = x86_only;
 #endif
 
 /* DECIDES: a program decides, and rejected hits are suppressed. SLOW: 100 arrivals are enough. */
@@ -567,7 +567,8 @@ bool suppresses()
 
 bool hits_again()
 {
-	return !SAVES_HIT && observe({ .async = Async::TO_THREAD }, no_program).count > HITS;
+	return !SIGRETURN_SKIPS_HIT &&
+	       observe({ .async = Async::TO_THREAD }, no_program).count > HITS;
 }
 
 /* Returns "" if it has stopped exactly at the wanted arrival, else why there is no figure. */

@@ -56,7 +56,7 @@ static constexpr EventSetup setups[] = {
 };
 
 static constexpr int WARM_UP = 100, ROUNDS = 1000;
-static std::array<uint64_t, ROUNDS> taken;
+static std::array<uint64_t, ROUNDS> durations;
 
 /* Measures @setup with an event of @attr, which @hit hits once. */
 template <typename Hit> static Row measure(const EventSetup &setup, perf_event_attr attr, Hit hit)
@@ -110,7 +110,7 @@ template <typename Hit> static Row measure(const EventSetup &setup, perf_event_a
 	}
 	for (int i = 0; i < WARM_UP; i++)
 		hit(i);
-	for (auto &t : taken) {
+	for (auto &t : durations) {
 		uint64_t before = now();
 
 		hit(before);
@@ -132,10 +132,10 @@ template <typename Hit> static Row measure(const EventSetup &setup, perf_event_a
 		expect("samples", ring->samples(), accepted ? 2 * WARM_UP + ROUNDS : 0);
 	}
 
-	std::sort(taken.begin(), taken.end());
-	row.figures = { { "min", taken.front() },
-			{ "p50", taken[ROUNDS / 2] },
-			{ "p99", taken[ROUNDS * 99 / 100] } };
+	std::sort(durations.begin(), durations.end());
+	row.figures = { { "min", durations.front() },
+			{ "p50", durations[ROUNDS / 2] },
+			{ "p99", durations[ROUNDS * 99 / 100] } };
 	return row;
 }
 

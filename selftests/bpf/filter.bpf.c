@@ -15,11 +15,11 @@
 __u32 verdict; /* the return value if the condition is true; otherwise it is 0 */
 __u32 condition; /* enum filter_condition */
 __u64 wanted; /* the argument, address or value to compare with */
-__u32 task; /* tgid: programs on tracepoints and kprobes see the hits of all tasks */
+__u32 tgid; /* programs on tracepoints and kprobes see the hits of all tasks */
 __u64 runs;
-__u64 dawdle; /* nanoseconds that checks_cookie() takes */
+__u64 spin_ns; /* nanoseconds that checks_cookie() takes */
 __u64 work; /* iterations of works() */
-struct filter_look look; /* of the last run */
+struct filter_snapshot snapshot; /* of the last run */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
@@ -80,13 +80,13 @@ int looks(struct bpf_perf_event_data *ctx)
 	struct bpf_perf_event_value event = {};
 
 	__sync_fetch_and_add(&runs, 1);
-	look.ip = PT_REGS_IP(&ctx->regs);
-	look.argument = PT_REGS_PARM1(&ctx->regs);
-	look.addr = ctx->addr;
-	look.stray += look.addr != 0;
-	look.period = ctx->sample_period;
+	snapshot.ip = PT_REGS_IP(&ctx->regs);
+	snapshot.argument = PT_REGS_PARM1(&ctx->regs);
+	snapshot.addr = ctx->addr;
+	snapshot.stray += snapshot.addr != 0;
+	snapshot.period = ctx->sample_period;
 	if (!bpf_perf_prog_read_value(ctx, &event, sizeof(event)))
-		look.count = event.counter;
+		snapshot.count = event.counter;
 	return verdict;
 }
 
@@ -94,7 +94,7 @@ SEC("perf_event")
 int reads_cookie(struct bpf_perf_event_data *ctx)
 {
 	__sync_fetch_and_add(&runs, 1);
-	look.cookie = bpf_get_attach_cookie(ctx);
+	snapshot.cookie = bpf_get_attach_cookie(ctx);
 	return verdict;
 }
 
@@ -108,10 +108,10 @@ int checks_cookie(struct bpf_perf_event_data *ctx)
 	__u64 first = bpf_get_attach_cookie(ctx), begin = bpf_ktime_get_ns();
 
 	__sync_fetch_and_add(&runs, 1);
-	for (int i = 0; i < FILTER_LONGEST && bpf_ktime_get_ns() - begin < dawdle; i++)
+	for (int i = 0; i < FILTER_LONGEST && bpf_ktime_get_ns() - begin < spin_ns; i++)
 		;
 	if (first != wanted || bpf_get_attach_cookie(ctx) != wanted)
-		__sync_fetch_and_add(&look.wrong_cookies, 1);
+		__sync_fetch_and_add(&snapshot.wrong_cookies, 1);
 	return verdict;
 }
 
@@ -133,9 +133,10 @@ SEC("perf_event")
 int gets_stack(struct bpf_perf_event_data *ctx)
 {
 	__sync_fetch_and_add(&runs, 1);
-	look.addr = ctx->addr;
-	look.stray += look.addr != 0;
-	look.stack_bytes = bpf_get_stack(ctx, look.stack, sizeof(look.stack), BPF_F_USER_STACK);
+	snapshot.addr = ctx->addr;
+	snapshot.stray += snapshot.addr != 0;
+	snapshot.stack_bytes =
+		bpf_get_stack(ctx, snapshot.stack, sizeof(snapshot.stack), BPF_F_USER_STACK);
 	return verdict;
 }
 
@@ -143,7 +144,7 @@ SEC("perf_event")
 int gets_stack_id(struct bpf_perf_event_data *ctx)
 {
 	__sync_fetch_and_add(&runs, 1);
-	look.stack_id = bpf_get_stackid(ctx, &stacks, BPF_F_USER_STACK | BPF_F_REUSE_STACKID);
+	snapshot.stack_id = bpf_get_stackid(ctx, &stacks, BPF_F_USER_STACK | BPF_F_REUSE_STACKID);
 	return verdict;
 }
 
@@ -154,7 +155,8 @@ int gets_stack_id(struct bpf_perf_event_data *ctx)
 static __always_inline void get_one_frame(struct bpf_perf_event_data *ctx)
 {
 	__sync_fetch_and_add(&runs, 1);
-	look.stack_bytes = bpf_get_stack(ctx, look.stack, sizeof(look.stack[0]), BPF_F_USER_STACK);
+	snapshot.stack_bytes =
+		bpf_get_stack(ctx, snapshot.stack, sizeof(snapshot.stack[0]), BPF_F_USER_STACK);
 }
 
 SEC("perf_event")
@@ -170,7 +172,7 @@ int outputs_sample(struct bpf_perf_event_data *ctx)
 	__u64 value = 0;
 
 	get_one_frame(ctx);
-	look.err = bpf_perf_event_output(ctx, &outputs, 0, &value, sizeof(value));
+	snapshot.err = bpf_perf_event_output(ctx, &outputs, 0, &value, sizeof(value));
 	return verdict;
 }
 
@@ -185,7 +187,7 @@ SEC("perf_event")
 int prints(struct bpf_perf_event_data *ctx)
 {
 	get_one_frame(ctx);
-	look.err = print();
+	snapshot.err = print();
 	return verdict;
 }
 
@@ -195,7 +197,7 @@ int prints_alone(struct bpf_perf_event_data *ctx)
 {
 	(void)ctx;
 	__sync_fetch_and_add(&runs, 1);
-	look.err = print();
+	snapshot.err = print();
 	return verdict;
 }
 
@@ -205,7 +207,7 @@ int gets_task_stack(struct bpf_perf_event_data *ctx)
 	__u64 frames[FILTER_FRAMES];
 
 	get_one_frame(ctx);
-	look.err = bpf_get_task_stack(bpf_get_current_task_btf(), frames, sizeof(frames), 0);
+	snapshot.err = bpf_get_task_stack(bpf_get_current_task_btf(), frames, sizeof(frames), 0);
 	return verdict;
 }
 
@@ -232,7 +234,7 @@ static __always_inline void read_sample(void *ctx)
 	const void *sample = 0;
 
 	bpf_probe_read_kernel(&sample, sizeof(sample), ctx + sizeof(void *));
-	bpf_probe_read_kernel(&look.sample_flags, sizeof(look.sample_flags), sample);
+	bpf_probe_read_kernel(&snapshot.sample_flags, sizeof(snapshot.sample_flags), sample);
 }
 
 SEC("perf_event")
@@ -257,7 +259,7 @@ struct bpf_perf_event_data_kern {
 __noinline int looks_at_untrusted(struct bpf_perf_event_data_kern *ctx
 				  __attribute__((btf_decl_tag("arg:untrusted"))))
 {
-	look.sample_flags = ctx->data->sample_flags;
+	snapshot.sample_flags = ctx->data->sample_flags;
 	return 0;
 }
 
@@ -310,7 +312,7 @@ int sends_signal(struct bpf_perf_event_data *ctx)
 
 static __always_inline int on_trace(void)
 {
-	if (bpf_get_current_pid_tgid() >> 32 != task)
+	if (bpf_get_current_pid_tgid() >> 32 != tgid)
 		return 1;
 	__sync_fetch_and_add(&runs, 1);
 	return verdict;

@@ -15,7 +15,7 @@ enum filter_condition {
 #define FILTER_BLOCK 65536 /* bytes that an iteration of WORKS copies */
 
 /* What a program saw when it ran. */
-struct filter_look {
+struct filter_snapshot {
 	unsigned long long ip, argument; /* ctx->regs */
 	unsigned long long addr, period; /* ctx->addr, ctx->sample_period */
 	unsigned long long stray; /* number of all runs in which ctx->addr was not 0 */

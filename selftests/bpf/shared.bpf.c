@@ -10,7 +10,7 @@
 
 __u64 runs;
 __u64 wrong; /* runs in which a helper failed */
-long said; /* return value of the helper in the last of these runs */
+long last_error; /* return value of the helper in the last of these runs */
 
 struct shared_value own; /* the program's value, with the number of the run */
 
@@ -62,11 +62,11 @@ struct {
 } task_storage SEC(".maps");
 
 /* All programs accept: a hit whose program does not run is not delivered. */
-static __always_inline int done(int sane, long last)
+static __always_inline int done(int ok, long last)
 {
-	if (!sane) {
+	if (!ok) {
 		wrong++;
-		said = last;
+		last_error = last;
 	}
 	return 1;
 }

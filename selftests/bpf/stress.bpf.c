@@ -21,20 +21,20 @@ __u64 runs, accepted, accepted_sum, wrong_cookies;
 SEC("perf_event")
 int decides(struct bpf_perf_event_data *ctx)
 {
-	__u64 brought = PT_REGS_PARM1(&ctx->regs);
+	__u64 hit_value = PT_REGS_PARM1(&ctx->regs);
 
 	/* Otherwise clang selects between two addresses, and the verifier refuses that for ctx. */
-	asm volatile("" : "+r"(brought));
+	asm volatile("" : "+r"(hit_value));
 	if (from_memory)
-		brought = value;
+		hit_value = value;
 	__sync_fetch_and_add(&runs, 1);
 	if (knows_cookies && bpf_get_attach_cookie(ctx) != cookie)
 		__sync_fetch_and_add(&wrong_cookies, 1);
-	if (!accepts(seed, brought, mask))
+	if (!accepts(seed, hit_value, mask))
 		return 0;
 	__sync_fetch_and_add(&accepted, 1);
-	__sync_fetch_and_add(&accepted_sum, brought);
-	return brought << 1 | 1; /* anything but 0 */
+	__sync_fetch_and_add(&accepted_sum, hit_value);
+	return hit_value << 1 | 1; /* anything but 0 */
 }
 
 struct {

@@ -60,15 +60,15 @@ static bool more(const std::map<std::string, uint64_t> &now,
 
 int free_registers()
 {
-	std::vector<Fd> taken;
+	std::vector<Fd> held;
 	const perf_event_attr attr = breakpoint(hit);
 
 	for (;;) {
 		Fd fd = open_event(attr);
 
 		if (!fd.valid())
-			return taken.size();
-		taken.push_back(std::move(fd));
+			return held.size();
+		held.push_back(std::move(fd));
 	}
 }
 

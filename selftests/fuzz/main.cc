@@ -170,7 +170,7 @@ static int run_episodes(uint64_t seed, uint64_t calls)
 	while (!running.empty() || counts->calls < calls) {
 		if (running.size() < at_once &&
 		    counts->calls + running.size() * 2 * CALLS_EACH < calls) {
-			tell_kernel_log("perf_bpf_filter: test fuzz:seed=" + std::to_string(seed));
+			write_kernel_log("perf_bpf_filter: test fuzz:seed=" + std::to_string(seed));
 			fflush(nullptr);
 			pid_t pid = fork();
 
@@ -208,7 +208,7 @@ static int run_episodes(uint64_t seed, uint64_t calls)
 				fflush(stdout);
 				hung++;
 				if (r.killed) {
-					tell_kernel_log("perf_bpf_fuzz: cannot be killed");
+					write_kernel_log("perf_bpf_fuzz: cannot be killed");
 					std::ofstream("/proc/sysrq-trigger") << "t" << std::endl;
 					return hung;
 				}

@@ -82,7 +82,7 @@ static void report(const Test &test, const Outcome &outcome)
 		printf("ok %u %s # SKIP\n", ksft_test_num(), name);
 		break;
 	default:
-		ksft_print_msg("%s: %s\n", name, test.says.c_str());
+		ksft_print_msg("%s: %s\n", name, test.description.c_str());
 		ksft_print_msg("%s: rule %s: %s\n", name, test.rule.c_str(), rule_of(test));
 		ksft_test_result_fail("%s\n", name);
 	}
@@ -102,7 +102,7 @@ static void print_rules()
 		json.begin('{')
 			.field("name", test.name)
 			.field("rule", test.rule)
-			.field("says", test.says)
+			.field("says", test.description)
 			.field("file", test.file)
 			.end();
 	json.end().name("cells").begin('[', true);
@@ -186,7 +186,7 @@ int main(int argc, char **argv)
 	if (list) {
 		for (auto &test : chosen)
 			printf("%-36s %-4s %s\n", test.name.c_str(), test.rule.c_str(),
-			       test.says.c_str());
+			       test.description.c_str());
 		return 0;
 	}
 
@@ -197,7 +197,7 @@ int main(int argc, char **argv)
 	}
 	ksft_set_plan(chosen.size());
 	for (auto &test : chosen) {
-		tell_kernel_log("perf_bpf_filter: test " + test.name);
+		write_kernel_log("perf_bpf_filter: test " + test.name);
 		report(test, run_test(test));
 	}
 	ksft_print_cnts();

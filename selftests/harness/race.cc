@@ -7,14 +7,14 @@
 
 uint64_t race_limit = ANY_TIME;
 
-double race_seconds(double own)
+double race_seconds(double seconds)
 {
-	return std::min(own, static_cast<double>(race_limit));
+	return std::min(seconds, static_cast<double>(race_limit));
 }
 
-Bound::Bound(double own, uint64_t most)
+Bound::Bound(double seconds, uint64_t most)
 	: most_(most)
-	, end_(seconds_now() + race_seconds(own))
+	, end_(seconds_now() + race_seconds(seconds))
 {
 }
 

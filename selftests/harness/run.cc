@@ -34,7 +34,7 @@ static struct Marks {
 /* Determined before the tests run, because some of them change their user. */
 static const bool as_root = !geteuid();
 
-static void say(char kind, const std::string &text)
+static void send_line(char kind, const std::string &text)
 {
 	std::string line = kind + text + '\n';
 
@@ -44,7 +44,7 @@ static void say(char kind, const std::string &text)
 
 [[noreturn]] static void end_test(char verdict)
 {
-	say(marks->failed ? 'F' : marks->skipped ? 'S' : verdict, "");
+	send_line(marks->failed ? 'F' : marks->skipped ? 'S' : verdict, "");
 	_exit(0);
 }
 
@@ -61,7 +61,7 @@ void note(const char *format, ...)
 	va_list args;
 
 	va_start(args, format);
-	say('#', format_text(format, args));
+	send_line('#', format_text(format, args));
 	va_end(args);
 }
 
@@ -70,7 +70,7 @@ void fail(const char *format, ...)
 	va_list args;
 
 	va_start(args, format);
-	say('#', format_text(format, args));
+	send_line('#', format_text(format, args));
 	va_end(args);
 	marks->failed = true;
 	end_test('F');
@@ -81,7 +81,7 @@ void skip(const char *format, ...)
 	va_list args;
 
 	va_start(args, format);
-	say('#', format_text(format, args));
+	send_line('#', format_text(format, args));
 	va_end(args);
 	marks->skipped = true;
 	end_test('S');
@@ -91,16 +91,16 @@ void expected(const std::string &want, const std::string &got, const char *what,
 	      int line)
 {
 	marks->failed = true;
-	say('#', "expected " + want + ", got " + got + ": " + what + " (" + file + ":" +
-			 std::to_string(line) + ")");
+	send_line('#', "expected " + want + ", got " + got + ": " + what + " (" + file + ":" +
+			       std::to_string(line) + ")");
 }
 
 void expected_quantity(const char *how, const std::string &want, const char *things,
 		       const std::string &got, const char *file, int line)
 {
 	marks->failed = true;
-	say('#', "expected " + (how + quantity(want, things)) + ", got " + got + " (" + file + ":" +
-			 std::to_string(line) + ")");
+	send_line('#', "expected " + (how + quantity(want, things)) + ", got " + got + " (" + file +
+			       ":" + std::to_string(line) + ")");
 }
 
 std::string hex_text(uint64_t value)
@@ -156,7 +156,7 @@ void unavailable(const char *reason)
  * test's children may outlive it and keep the pipe open, so waiting for the end of the pipe is not
  * enough.
  */
-static std::string listen_to(int pipe, pid_t pid, int seconds, bool *in_time)
+static std::string read_report(int pipe, pid_t pid, int seconds, bool *in_time)
 {
 	Fd exit(syscall(SYS_pidfd_open, pid, 0));
 	pollfd fds[] = { { pipe, POLLIN, 0 }, { exit.get(), POLLIN, 0 } };
@@ -201,7 +201,7 @@ Outcome run_test(const Test &test)
 	verdict.in.close();
 
 	bool in_time;
-	std::string text = listen_to(verdict.out.get(), pid, test.seconds, &in_time);
+	std::string text = read_report(verdict.out.get(), pid, test.seconds, &in_time);
 	int status = 0;
 
 	/* Kill the leader by its own id first: it may not have reached setsid() yet. */

@@ -29,7 +29,7 @@ struct CallSite {
 struct Test {
 	std::string name; /* "theme.what.how" */
 	std::string rule; /* the rule of the contract, "C1" */
-	std::string says; /* what must hold, in one sentence that can be understood alone */
+	std::string description; /* what must hold, in one sentence that can be understood alone */
 	std::function<void()> run;
 	int seconds = 30; /* deadline */
 	std::string file = ""; /* set by add_test(): "tests/theme.cc" */
@@ -39,17 +39,17 @@ struct Test {
 bool add_test(Test test, CallSite at = CallSite::of_call());
 
 /* TEST("theme.what.how", "C1", "what must hold") { ... } */
-#define TEST(name, rule, says) TEST_AT(name, rule, says, __LINE__)
-#define TEST_AT(name, rule, says, line) TEST_ON(name, rule, says, line)
-#define TEST_ON(name, rule, says, line)                                                            \
+#define TEST(name, rule, description) TEST_AT(name, rule, description, __LINE__)
+#define TEST_AT(name, rule, description, line) TEST_ON(name, rule, description, line)
+#define TEST_ON(name, rule, description, line)                                                     \
 	static void test_##line();                                                                 \
 	[[maybe_unused]] static const bool added_##line =                                          \
-		add_test({ name, rule, says, test_##line });                                       \
+		add_test({ name, rule, description, test_##line });                                \
 	static void test_##line()
 
 /* A test that is one call. */
-#define TEST_OF(name, rule, says, call)                                                            \
-	TEST(name, rule, says)                                                                     \
+#define TEST_OF(name, rule, description, call)                                                     \
+	TEST(name, rule, description)                                                              \
 	{                                                                                          \
 		call;                                                                              \
 	}

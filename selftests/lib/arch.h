@@ -15,13 +15,13 @@ constexpr size_t EXECUTE_LENGTH = sizeof(long); /* attr.bp_len, arch/x86/kernel/
 constexpr size_t INSTRUCTION_ALIGNMENT = 1;
 constexpr bool STOPS_BEFORE_ACCESS = false; /* a watchpoint hits after the access */
 /* The signal frame of a hit has RF set, so a task that returns from it does not hit again. */
-constexpr bool SAVES_HIT = true;
+constexpr bool SIGRETURN_SKIPS_HIT = true;
 constexpr bool WATCHES_KERNEL = true; /* the kernel's accesses to user memory hit watchpoints */
 /*
  * Whether a breakpoint right after an instruction that the kernel emulates is hit. On x86 it is
  * not: the kernel advances ip and leaves RF set.
  */
-constexpr bool HITS_BEHIND_EMULATED = false;
+constexpr bool HITS_AFTER_EMULATED = false;
 constexpr bool DEFERS_CALLCHAINS = true; /* the kernel has UNWIND_USER, see arch/Kconfig */
 constexpr uint64_t FIRST_ARGUMENT = 1 << 5; /* for attr.sample_regs_user: PERF_REG_X86_DI */
 #define SYSCALL_SYMBOL(name) "__x64_sys_" name /* symbol of a system call in the kernel */
@@ -61,8 +61,8 @@ inline auto &pc_of(ucontext_t &context)
 }
 
 /* RF suppresses a second hit of the same instruction. sigreturn() restores it from the frame. */
-constexpr uint64_t HIT_IN_FRAME = 1 << 16;
-constexpr bool TAKES_HIT_FROM_FRAME = true;
+constexpr uint64_t HIT_FLAGS = 1 << 16;
+constexpr bool SIGRETURN_RESTORES_HIT_FLAGS = true;
 
 inline auto &flags_of(ucontext_t &context)
 {
@@ -84,9 +84,9 @@ inline std::array<uint64_t, 4> first_arguments(const user_regs_struct &registers
 constexpr size_t EXECUTE_LENGTH = 4;
 constexpr size_t INSTRUCTION_ALIGNMENT = 4;
 constexpr bool STOPS_BEFORE_ACCESS = true;
-constexpr bool SAVES_HIT = false; /* only with the series */
+constexpr bool SIGRETURN_SKIPS_HIT = false; /* only with the series */
 constexpr bool WATCHES_KERNEL = false; /* see watchpoint_report() in arch/arm64/kernel */
-constexpr bool HITS_BEHIND_EMULATED = true;
+constexpr bool HITS_AFTER_EMULATED = true;
 constexpr bool DEFERS_CALLCHAINS = false;
 constexpr uint64_t FIRST_ARGUMENT = 1; /* PERF_REG_ARM64_X0 */
 #define SYSCALL_SYMBOL(name) "__arm64_sys_" name
@@ -120,8 +120,8 @@ inline auto &pc_of(ucontext_t &context)
 }
 
 /* SS and IL: sigreturn() restores neither from the frame. */
-constexpr uint64_t HIT_IN_FRAME = 1 << 21 | 1 << 20;
-constexpr bool TAKES_HIT_FROM_FRAME = false;
+constexpr uint64_t HIT_FLAGS = 1 << 21 | 1 << 20;
+constexpr bool SIGRETURN_RESTORES_HIT_FLAGS = false;
 
 inline auto &flags_of(ucontext_t &context)
 {

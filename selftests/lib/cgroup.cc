@@ -24,7 +24,7 @@ Cgroup::Cgroup()
 	} hierarchies[] = { { "cgroup2", nullptr }, { "cgroup", "perf_event" } };
 
 	for (auto &h : hierarchies) {
-		if (!mount_for_us(h.type, ROOT, h.options) || mkdir(path_.c_str(), 0700))
+		if (!mount_privately(h.type, ROOT, h.options) || mkdir(path_.c_str(), 0700))
 			continue;
 		dir_ = Fd(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 		if (open(software(PERF_COUNT_SW_DUMMY), usable_cpus().front()).valid())

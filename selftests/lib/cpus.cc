@@ -56,7 +56,7 @@ void run_on(int cpu)
 	run_on(0, cpu);
 }
 
-void stay_for_signals(pid_t tid)
+void pin_for_signals(pid_t tid)
 {
 	if (!kernel_is_realtime())
 		return;
@@ -66,7 +66,7 @@ void stay_for_signals(pid_t tid)
 		run_on(tid, usable_cpus().front());
 }
 
-void be_rescheduled()
+void force_reschedule()
 {
 	rusage before, now;
 

@@ -20,10 +20,10 @@ void become_realtime(int priority);
  * has hit. If that task migrates first, it can hit again before irq_work/N runs, and both hits
  * share one signal. So keep the task @tid on one CPU; the calling thread stays on its current one.
  */
-void stay_for_signals(pid_t tid);
+void pin_for_signals(pid_t tid);
 
 /*
  * Makes sure that the calling thread is scheduled out and in again. A short sleep is not enough: on
  * a busy machine it can expire before the thread is scheduled out.
  */
-void be_rescheduled();
+void force_reschedule();

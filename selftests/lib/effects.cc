@@ -43,7 +43,7 @@ constinit const Effect effects[EFFECTS] = {
 		.id = "limit",
 		.title = "event_limit (IOC_REFRESH)",
 		.setup = { .limit = true },
-		.seen = &Observed::taken,
+		.seen = &Observed::limit_used,
 		.accepted_count = LIMIT,
 		.accepted_seen = LIMIT,
 		.when_seen = "consumed",
@@ -62,7 +62,7 @@ constinit const Effect effects[EFFECTS] = {
 Observed observe(const Setup &setup, Verdict verdict, const Subject &subject)
 {
 	Observed seen = {};
-	std::optional<Filter> own; /* loaded only if needed: the kernel may have no BPF */
+	std::optional<Filter> loaded; /* only if needed: the kernel may have no BPF */
 	Filter *filter = nullptr;
 	uint64_t runs = 0;
 	Signals signals({ SIGIO, SIGTRAP, SETSIG });
@@ -78,7 +78,7 @@ Observed observe(const Setup &setup, Verdict verdict, const Subject &subject)
 		event.async(SETSIG, gettid());
 
 	if (verdict.attached) {
-		filter = subject.filter ? subject.filter : &own.emplace();
+		filter = subject.filter ? subject.filter : &loaded.emplace();
 		runs = filter->runs();
 		filter->returns(verdict.returns);
 		if (subject.halfway && filter->can_link())
@@ -122,7 +122,7 @@ Observed observe(const Setup &setup, Verdict verdict, const Subject &subject)
 			filter->returns(1);
 		for (uint64_t i = 0; i < LIMIT; i++)
 			subject.hit();
-		seen.taken = LIMIT - (event.count() - seen.count);
+		seen.limit_used = LIMIT - (event.count() - seen.count);
 		seen.stopped = event.count() == seen.count;
 	}
 	event.disable();

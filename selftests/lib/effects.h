@@ -33,7 +33,7 @@ struct Observed {
 	uint64_t setsig; /* the F_SETSIG signal */
 	uint64_t sigtrap; /* SIGTRAP with si_code TRAP_PERF */
 	uint64_t hups; /* F_SETSIG signals with si_code POLL_HUP */
-	uint64_t taken; /* part of the limit that the hits used up; further hits use the rest */
+	uint64_t limit_used; /* by the hits; further hits use the rest of the limit */
 	bool stopped; /* with a limit: further hits were not counted */
 };
 

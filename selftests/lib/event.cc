@@ -65,7 +65,7 @@ uint64_t id_of_tracepoint(const char *name)
 
 	/* Mount it for the calling test if it is not mounted. */
 	if (access(events.c_str(), F_OK))
-		mount_for_us("tracefs", tracefs);
+		mount_privately("tracefs", tracefs);
 	if (!(std::ifstream(events + name + "/id") >> id))
 		unavailable(kernel_lockdown() == "confidentiality"
 				    ? "kernel lockdown refuses tracefs"
@@ -109,12 +109,12 @@ perf_event_attr with_deferred_callchain(perf_event_attr attr)
  * major.minor on must not refuse the attribute. An attribute that also depends on the architecture
  * has no version.
  */
-static constexpr struct Newer {
-	bool (*asked)(const perf_event_attr &attr);
-	void (*ask)(perf_event_attr &attr);
+static constexpr struct NewerAttribute {
+	bool (*is_set)(const perf_event_attr &attr);
+	void (*set)(perf_event_attr &attr);
 	const char *reason;
 	int major, minor;
-} newer[] = {
+} newer_attributes[] = {
 	{ [](auto &attr) -> bool { return attr.sigtrap; },
 	  [](auto &attr) { attr = with_sigtrap(attr); },
 	  "the kernel has no attr.sigtrap (it came with 5.13)", 5, 13 },
@@ -136,7 +136,7 @@ static constexpr struct Newer {
  * Whether the kernel refuses the attribute in a dummy event, too. If it does not, it has refused
  * the test's event for another reason.
  */
-static bool lacks(const Newer &feature)
+static bool kernel_lacks(const NewerAttribute &feature)
 {
 	perf_event_attr attr = software(PERF_COUNT_SW_DUMMY);
 
@@ -146,13 +146,13 @@ static bool lacks(const Newer &feature)
 	attr.exclude_hv = 1;
 	if (!open_event(attr).valid())
 		return false;
-	feature.ask(attr);
+	feature.set(attr);
 	return !open_event(attr).valid() && errno == EINVAL;
 }
 
 bool has_sigtrap()
 {
-	return !lacks(newer[0]);
+	return !kernel_lacks(newer_attributes[0]);
 }
 
 Event::Event(const perf_event_attr &attr, pid_t pid, int cpu, const Event *leader)
@@ -170,8 +170,9 @@ Event::Event(const perf_event_attr &attr, pid_t pid, int cpu, const Event *leade
 	if (attr.type == PERF_TYPE_HARDWARE && absent)
 		unavailable("no hardware counter of this kind");
 	/* E2BIG: a field that the kernel does not know is not 0. */
-	for (auto &feature : newer)
-		if ((err == EINVAL || err == E2BIG) && feature.asked(attr) && lacks(feature))
+	for (auto &feature : newer_attributes)
+		if ((err == EINVAL || err == E2BIG) && feature.is_set(attr) &&
+		    kernel_lacks(feature))
 			unavailable(feature.reason);
 	setup_failed("perf_event_open", err);
 }
@@ -259,7 +260,7 @@ uint64_t Event::id() const
 void Event::set_async()
 {
 	if (task_ >= 0)
-		stay_for_signals(task_);
+		pin_for_signals(task_);
 	if (fcntl(fd(), F_SETFL, O_RDONLY | O_NONBLOCK | O_ASYNC))
 		setup_failed("F_SETFL O_ASYNC", errno);
 }

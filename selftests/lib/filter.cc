@@ -70,7 +70,7 @@ Filter::Filter(Program which, const Filter *target)
 						    target ? +refused : nullptr);
 	if (tail_calls)
 		set_callee(bpf_program__fd((*program_)->progs.on_overflow));
-	(*program_)->bss->task = getpid();
+	(*program_)->bss->tgid = getpid();
 }
 
 Filter::~Filter() = default;
@@ -99,7 +99,7 @@ void Filter::checks(uint64_t cookie, uint64_t ns)
 	volatile auto *globals = program_->globals();
 
 	globals->wanted = cookie;
-	globals->dawdle = ns;
+	globals->spin_ns = ns;
 }
 
 void Filter::set_callee(int fd)
@@ -146,13 +146,13 @@ uint64_t Filter::runs() const
 	return __atomic_load_n(&(*program_)->bss->runs, __ATOMIC_RELAXED);
 }
 
-filter_look Filter::look() const
+filter_snapshot Filter::snapshot() const
 {
-	filter_look look;
+	filter_snapshot snapshot;
 
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
-	memcpy(&look, &(*program_)->bss->look, sizeof(look));
-	return look;
+	memcpy(&snapshot, &(*program_)->bss->snapshot, sizeof(snapshot));
+	return snapshot;
 }
 
 std::vector<uint64_t> Filter::take() const

@@ -79,7 +79,7 @@ public:
 	uint64_t runs() const;
 
 	/* What the program read in its last run. */
-	filter_look look() const;
+	filter_snapshot snapshot() const;
 
 	/* Removes and returns what FILLS_RINGBUF has written to its ring buffer. */
 	std::vector<uint64_t> take() const;

@@ -2,12 +2,12 @@
 #include "lib/hit.h"
 
 /* The bodies differ so that a linker cannot fold the two functions into one. */
-KEPT_APART void hit(uint64_t value)
+NOINLINE_NOCLONE void hit(uint64_t value)
 {
 	asm volatile("" : : "r"(value), "i"(1) : "memory");
 }
 
-KEPT_APART void hit_other(uint64_t value)
+NOINLINE_NOCLONE void hit_other(uint64_t value)
 {
 	asm volatile("nop" : : "r"(value), "i"(2) : "memory");
 }

@@ -9,9 +9,9 @@ constexpr uint64_t LIMIT = 5; /* for PERF_EVENT_IOC_REFRESH, if an event has a l
 
 /* The function is neither inlined nor cloned: at its entry its arguments are in registers. */
 #ifdef __clang__
-#define KEPT_APART __attribute__((noinline))
+#define NOINLINE_NOCLONE __attribute__((noinline))
 #else
-#define KEPT_APART __attribute__((noipa))
+#define NOINLINE_NOCLONE __attribute__((noipa))
 #endif
 
 /* Functions for execute breakpoints; @value is in the first argument register. */

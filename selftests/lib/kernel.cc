@@ -35,7 +35,7 @@ std::string kernel_lockdown()
 
 	/* Mount securityfs for this test if it is not mounted. */
 	if (access(file, F_OK))
-		mount_for_us("securityfs", "/sys/kernel/security");
+		mount_privately("securityfs", "/sys/kernel/security");
 	for (std::ifstream levels(file); levels >> level;)
 		if (level.front() == '[' && level != "[none]")
 			return level.substr(1, level.size() - 2);
@@ -62,7 +62,7 @@ uint64_t kernel_address_of(const std::string &function)
 	return found.empty() ? 0 : found.front();
 }
 
-void tell_kernel_log(const std::string &line)
+void write_kernel_log(const std::string &line)
 {
 	const Fd kmsg(open("/dev/kmsg", O_WRONLY | O_CLOEXEC));
 	const std::string text = line + '\n';

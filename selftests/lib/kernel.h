@@ -27,4 +27,4 @@ uint64_t kernel_address_of(const std::string &function);
  * Writes a line to the kernel log if that is permitted. The scripts look for the last
  * "perf_bpf_filter: test NAME" before a splat to find the test that was running.
  */
-void tell_kernel_log(const std::string &line);
+void write_kernel_log(const std::string &line);

@@ -4,7 +4,7 @@
 #include <sched.h>
 #include <sys/mount.h>
 
-bool mount_for_us(const char *type, const char *where, const char *options)
+bool mount_privately(const char *type, const char *where, const char *options)
 {
 	return !unshare(CLONE_NEWNS) &&
 	       !mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) &&

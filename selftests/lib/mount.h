@@ -3,4 +3,4 @@
 #pragma once
 
 /* mount(2) in a new mount namespace for the calling process. Returns whether that succeeded. */
-bool mount_for_us(const char *type, const char *where, const char *options = nullptr);
+bool mount_privately(const char *type, const char *where, const char *options = nullptr);

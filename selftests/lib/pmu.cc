@@ -92,38 +92,38 @@ void Hits::make_in(const char *function) const
 		unavailable("the kernel has no kprobe on the function");
 }
 
-Visitor::Visitor()
+RemovablePmu::RemovablePmu()
 	: file_(open("/sys/kernel/debug/perf_bpf_pmu/visitor", O_WRONLY | O_CLOEXEC))
 {
 	if (!file_.valid())
 		lacks_pmu("a PMU that has events cannot be unregistered before Linux 6.15");
 }
 
-Visitor::~Visitor()
+RemovablePmu::~RemovablePmu()
 {
-	if (here_)
-		goes();
+	if (registered_)
+		unregister_pmu();
 }
 
-void Visitor::say(const char *what)
+void RemovablePmu::write_command(const char *what)
 {
 	if (write(file_.get(), what, 1) != 1)
 		setup_failed("write to perf_bpf_pmu/visitor", errno);
 }
 
-void Visitor::comes()
+void RemovablePmu::register_pmu()
 {
-	say("1");
-	here_ = true;
+	write_command("1");
+	registered_ = true;
 }
 
-void Visitor::goes()
+void RemovablePmu::unregister_pmu()
 {
-	say("0");
-	here_ = false;
+	write_command("0");
+	registered_ = false;
 }
 
-perf_event_attr Visitor::counter() const
+perf_event_attr RemovablePmu::counter() const
 {
 	perf_event_attr attr = software(0);
 

@@ -31,24 +31,24 @@ perf_event_attr hardware(uint64_t config = 0);
  * A PMU that can be unregistered while it has events, as when root unbinds a driver. It requires
  * Linux 6.15. Its events count nothing.
  */
-class Visitor {
+class RemovablePmu {
 public:
-	Visitor();
-	~Visitor();
-	Visitor(const Visitor &) = delete;
+	RemovablePmu();
+	~RemovablePmu();
+	RemovablePmu(const RemovablePmu &) = delete;
 
 	/* Registers the PMU. */
-	void comes();
+	void register_pmu();
 	/* Unregisters the PMU, and waits until the programs of its events are detached. */
-	void goes();
+	void unregister_pmu();
 	/* A counter of the PMU while it is registered. */
 	perf_event_attr counter() const;
 
 private:
-	void say(const char *what);
+	void write_command(const char *what);
 
 	Fd file_;
-	bool here_ = false;
+	bool registered_ = false;
 };
 
 /*

@@ -45,10 +45,10 @@ bpf_program *choose_program(bpf_object *object, const char *name)
 
 	bpf_object__for_each_program(program, object)
 	{
-		const bool is_it = !strcmp(bpf_program__name(program), name);
+		const bool selected = !strcmp(bpf_program__name(program), name);
 
-		bpf_program__set_autoload(program, is_it);
-		if (is_it)
+		bpf_program__set_autoload(program, selected);
+		if (selected)
 			chosen = program;
 	}
 	return chosen;

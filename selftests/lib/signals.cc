@@ -84,7 +84,7 @@ static void on_signal(int sig, siginfo_t *info, void *context)
 
 	last_caught[sig] = *info;
 	__atomic_fetch_add(&caught[sig][code], 1, __ATOMIC_RELAXED);
-	if (!SAVES_HIT && Signals::ends_storms)
+	if (!SIGRETURN_SKIPS_HIT && Signals::ends_storms)
 		end_a_storm(sig, *static_cast<ucontext_t *>(context));
 }
 

@@ -72,7 +72,7 @@ struct cpu_counters {
 	struct batch		batches[COUNTERS];
 	bool			disabled;
 	atomic_t		pending[CONTEXTS];	/* hits */
-	struct hrtimer		soon;		/* the interrupt of IRQ */
+	struct hrtimer		irq_timer;	/* the interrupt of IRQ */
 	struct hrtimer		tick;
 };
 
@@ -233,7 +233,7 @@ static int take(enum context context, struct pt_regs *regs)
 	return hits;
 }
 
-static enum hrtimer_restart on_soon(struct hrtimer *timer)
+static enum hrtimer_restart on_irq_timer(struct hrtimer *timer)
 {
 	take(IRQ, get_irq_regs());
 	return HRTIMER_NORESTART;
@@ -289,7 +289,7 @@ static void unhook_nmi(void)
 #endif
 
 /* Makes the hits in task context, with interrupts off. */
-static int take_here(int cpu)
+static int take_in_task(int cpu)
 {
 	struct pt_regs regs;
 	unsigned long flags;
@@ -303,15 +303,15 @@ static int take_here(int cpu)
 	return 0;
 }
 
-static void start_soon(void *unused)
+static void start_irq_timer(void *unused)
 {
-	hrtimer_start(this_cpu_ptr(&cpu_counters.soon), 0, HRTIMER_MODE_REL_PINNED_HARD);
+	hrtimer_start(this_cpu_ptr(&cpu_counters.irq_timer), 0, HRTIMER_MODE_REL_PINNED_HARD);
 }
 
 /* Uses a timer, because not all interrupts store their registers for get_irq_regs(). */
 static int send_irq(int cpu)
 {
-	return smp_call_function_single(cpu, start_soon, NULL, true);
+	return smp_call_function_single(cpu, start_irq_timer, NULL, true);
 }
 
 /* A context without a send function has no file. */
@@ -321,7 +321,7 @@ static const struct {
 } contexts[CONTEXTS] = {
 	[NMI]	= { "nmi", send_nmi },
 	[IRQ]	= { "irq", send_irq },
-	[TASK]	= { "task", take_here },
+	[TASK]	= { "task", take_in_task },
 };
 
 /* Sends no interrupt while one is pending: that one takes all hits, the next would be spurious. */
@@ -544,7 +544,7 @@ static void visitor_stop(struct perf_event *event, int flags)
 {
 }
 
-static const struct pmu visitor_new = {
+static const struct pmu visitor_template = {
 	.module		= THIS_MODULE,
 	.task_ctx_nr	= perf_sw_context,
 	.event_init	= visitor_event_init,
@@ -556,42 +556,42 @@ static const struct pmu visitor_new = {
 };
 static struct pmu visitor;
 static DEFINE_MUTEX(visitor_mutex);
-static bool visits;
+static bool visitor_registered;
 
-static ssize_t visit(struct file *file, const char __user *from, size_t size, loff_t *pos)
+static ssize_t visitor_write(struct file *file, const char __user *from, size_t size, loff_t *pos)
 {
-	bool comes;
-	int err = kstrtobool_from_user(from, size, &comes);
+	bool add;
+	int err = kstrtobool_from_user(from, size, &add);
 
 	if (err)
 		return err;
 	guard(mutex)(&visitor_mutex);
-	if (comes == visits)
-		return comes ? -EEXIST : -ENODEV;
-	/* Start with a fresh copy: after an earlier visit the struct still has its device. */
-	if (comes)
-		visitor = visitor_new;
-	err = comes ? perf_pmu_register(&visitor, VISITOR, -1) : perf_pmu_unregister(&visitor);
+	if (add == visitor_registered)
+		return add ? -EEXIST : -ENODEV;
+	/* Start with a fresh copy: after an earlier registration the struct still has its device. */
+	if (add)
+		visitor = visitor_template;
+	err = add ? perf_pmu_register(&visitor, VISITOR, -1) : perf_pmu_unregister(&visitor);
 	if (err)
 		return err;
-	visits = comes;
+	visitor_registered = add;
 	return size;
 }
 
-static const struct file_operations visit_fops = {
+static const struct file_operations visitor_fops = {
 	.owner	= THIS_MODULE,
 	.open	= simple_open,
-	.write	= visit,
+	.write	= visitor_write,
 };
 
 static void add_visitor(struct dentry *dir)
 {
-	debugfs_create_file("visitor", 0200, dir, NULL, &visit_fops);
+	debugfs_create_file("visitor", 0200, dir, NULL, &visitor_fops);
 }
 
-static void end_visit(void)
+static void unregister_visitor(void)
 {
-	if (visits)
+	if (visitor_registered)
 		perf_pmu_unregister(&visitor);
 }
 #else
@@ -599,7 +599,7 @@ static void add_visitor(struct dentry *dir)
 {
 }
 
-static void end_visit(void)
+static void unregister_visitor(void)
 {
 }
 #endif
@@ -629,7 +629,7 @@ static bool machine_has_pmu(void)
  */
 static struct perf_event *held[PERF_COUNT_SW_MAX];
 
-static void let_go(void)
+static void release_held(void)
 {
 	int i;
 
@@ -638,7 +638,7 @@ static void let_go(void)
 			perf_event_release_kernel(held[i]);
 }
 
-static int hold_keys(void)
+static int hold_static_keys(void)
 {
 	struct perf_event_attr attr = {
 		.type		= PERF_TYPE_SOFTWARE,
@@ -651,7 +651,7 @@ static int hold_keys(void)
 		attr.config = i;
 		held[i] = perf_event_create_kernel_counter(&attr, -1, current, NULL, NULL);
 		if (IS_ERR(held[i])) {
-			let_go();
+			release_held();
 			return PTR_ERR(held[i]);
 		}
 	}
@@ -696,11 +696,11 @@ static int __init perf_bpf_pmu_init(void)
 		return -ENOENT;
 
 	for_each_possible_cpu(cpu) {
-		setup_timer(&per_cpu_ptr(&cpu_counters, cpu)->soon, on_soon);
+		setup_timer(&per_cpu_ptr(&cpu_counters, cpu)->irq_timer, on_irq_timer);
 		setup_timer(&per_cpu_ptr(&cpu_counters, cpu)->tick, on_tick);
 	}
 
-	err = hold ? hold_keys() : 0;
+	err = hold ? hold_static_keys() : 0;
 	if (err)
 		return err;
 	err = hook_nmi();
@@ -720,7 +720,7 @@ static int __init perf_bpf_pmu_init(void)
 unhook:
 	unhook_nmi();
 release:
-	let_go();
+	release_held();
 	return err;
 }
 
@@ -730,14 +730,14 @@ static void __exit perf_bpf_pmu_exit(void)
 
 	debugfs_remove_recursive(dir);
 	forget_function();
-	end_visit();
+	unregister_visitor();
 	perf_pmu_unregister(&bpf_pmu);
 	unhook_nmi();
 	for_each_possible_cpu(cpu) {
-		hrtimer_cancel(&per_cpu_ptr(&cpu_counters, cpu)->soon);
+		hrtimer_cancel(&per_cpu_ptr(&cpu_counters, cpu)->irq_timer);
 		hrtimer_cancel(&per_cpu_ptr(&cpu_counters, cpu)->tick);
 	}
-	let_go();
+	release_held();
 }
 
 module_init(perf_bpf_pmu_init);

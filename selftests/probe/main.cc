@@ -153,7 +153,7 @@ static const char *probe(const Stop &stop)
 }
 
 /* The reason if nothing can be measured on this machine, else "". */
-static std::string why_none()
+static std::string why_unusable()
 {
 	if (const std::string missing = missing_rights(); !missing.empty())
 		return "needs " + missing;
@@ -166,7 +166,7 @@ static std::string why_none()
 	return bare.seen.count == HITS ? "" : "breakpoints can be opened but are not hit";
 }
 
-static const char *word(const Effect &effect, const Finding &found)
+static const char *result_text(const Effect &effect, const Finding &found)
 {
 	switch (found.result) {
 	case Result::SUPPRESSED:
@@ -204,7 +204,7 @@ static void print_table(const utsname &kernel, const Finding *found, const char 
 	for (int i = 0; i < EFFECTS; i++) {
 		printf("  %-38s %s%s%s", effects[i].title,
 		       terminal ? colours[static_cast<int>(found[i].result)] : "",
-		       word(effects[i], found[i]), terminal ? "\033[0m" : "");
+		       result_text(effects[i], found[i]), terminal ? "\033[0m" : "");
 		if (found[i].result == Result::SEEN)
 			printf(" (%llu)", static_cast<unsigned long long>(found[i].seen));
 		else if (*found[i].reason)
@@ -231,7 +231,7 @@ static void print_json(const utsname &kernel, const Finding *found, const char *
 		json.begin('{')
 			.field("id", effects[i].id)
 			.field("title", effects[i].title)
-			.field("result", word(effects[i], found[i]))
+			.field("result", result_text(effects[i], found[i]))
 			.field("rejected_hits", HITS)
 			.field("seen", found[i].seen);
 		if (*found[i].reason)
@@ -274,7 +274,7 @@ int main(int argc, char **argv)
 
 	uname(&kernel);
 
-	const std::string broken = why_none();
+	const std::string broken = why_unusable();
 
 	for (int i = 0; i < EFFECTS; i++)
 		found[i] = broken.empty() ? probe(effects[i]) : Finding{ Result::UNKNOWN, 0, "" };

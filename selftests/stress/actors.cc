@@ -89,16 +89,16 @@ static void limits(const Part &part)
 				left = 1 + random.below(20);
 				scene.event.must_refresh(left);
 			}
-			scene.book(++scene.value);
+			scene.count_hit(++scene.value);
 			hit(scene.value);
 			if (scene.accept(scene.value) && !--left)
 				hups++;
 			if (part.effects & SIGNALS && !machine.merges_signals &&
 			    count_hups() != hups)
-				say("expected %lu POLL_HUPs, got %lu: right after hit %lu", hups,
-				    count_hups(), scene.tried);
+				error("expected %lu POLL_HUPs, got %lu: right after hit %lu", hups,
+				      count_hups(), scene.tried);
 		}
-		scene.settle(false);
+		scene.finish_batch(false);
 	} while (!over());
 	if (machine.merges_signals)
 		expect_at_most("POLL_HUPs", part.effects & SIGNALS ? hups : 0, count_hups());
@@ -183,7 +183,7 @@ static void closes(const Part &part)
 	Signals caught({ SETSIG, SIGIO, SIGTRAP });
 	Decider program(part.seed, 0, 0, false);
 	Random random(~part.seed);
-	Books &books = slot->books;
+	Counts &counts = slot->counts;
 
 	auto meanwhile = [&](auto act) {
 		std::thread other([&] {
@@ -206,13 +206,13 @@ static void closes(const Part &part)
 			event.async(SETSIG, gettid());
 		event.enable();
 		meanwhile([&] { event.must_attach(program); });
-		books.hits += event.count();
-		books.accepted += EACH;
+		counts.hits += event.count();
+		counts.accepted += EACH;
 		expect("hits counted", EACH, event.count());
 		if (ring) {
 			ring->drain();
 			expect("samples", EACH, ring->samples());
-			books.samples += ring->samples();
+			counts.samples += ring->samples();
 		}
 
 		const uint64_t due = part.effects & SIGNALS ? EACH : 0;
@@ -231,8 +231,8 @@ static void closes(const Part &part)
 			expect("signals", due, new_signals);
 		}
 		expect("SIGTRAPs", part.effects & TRAPS ? EACH : 0, new_traps);
-		books.signals += new_signals;
-		books.traps += new_traps;
+		counts.signals += new_signals;
+		counts.traps += new_traps;
 
 		/*
 		 * The mapping would keep the event open. How many of the following calls hit is

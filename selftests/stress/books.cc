@@ -12,21 +12,21 @@
 Shared *shared;
 Slot *slot;
 
-void say(const char *format, ...)
+void error(const char *format, ...)
 {
 	va_list args;
 
-	if (slot->difference[0])
+	if (slot->first_error[0])
 		return;
 	va_start(args, format);
-	vsnprintf(slot->difference, sizeof(slot->difference), format, args);
+	vsnprintf(slot->first_error, sizeof(slot->first_error), format, args);
 	va_end(args);
 }
 
 [[noreturn]] static void give_up(const char *what, const char *why)
 {
 	if (slot)
-		say("gave up: %s%s%s", what, *why ? ": " : "", why);
+		error("gave up: %s%s%s", what, *why ? ": " : "", why);
 	else
 		fprintf(stderr, "perf_bpf_stress: %s%s%s\n", what, *why ? ": " : "", why);
 	_exit(2);
@@ -42,40 +42,40 @@ void unavailable(const char *reason)
 	give_up(reason, "");
 }
 
-void expect(const char *things, uint64_t expected, uint64_t came)
+void expect(const char *things, uint64_t expected, uint64_t actual)
 {
-	if (came == expected)
+	if (actual == expected)
 		return;
-	slot->books.lost += came < expected ? expected - came : 0;
-	slot->books.extra += came > expected ? came - expected : 0;
-	say("expected %s, got %lu", quantity(std::to_string(expected), things).c_str(), came);
+	slot->counts.lost += actual < expected ? expected - actual : 0;
+	slot->counts.extra += actual > expected ? actual - expected : 0;
+	error("expected %s, got %lu", quantity(std::to_string(expected), things).c_str(), actual);
 }
 
-void expect_same(const char *things, uint64_t expected, uint64_t came)
+void expect_same(const char *things, uint64_t expected, uint64_t actual)
 {
-	if (came != expected)
-		say("expected a sum of %#lx, got %#lx: %s", expected, came, things);
+	if (actual != expected)
+		error("expected a sum of %#lx, got %#lx: %s", expected, actual, things);
 }
 
-void expect_at_most(const char *things, uint64_t most, uint64_t came)
+void expect_at_most(const char *things, uint64_t most, uint64_t actual)
 {
-	expect(things, std::min(most, came), came);
+	expect(things, std::min(most, actual), actual);
 }
 
-void expect_at_least(const char *things, uint64_t least, uint64_t came)
+void expect_at_least(const char *things, uint64_t least, uint64_t actual)
 {
-	expect(things, std::max(least, came), came);
+	expect(things, std::max(least, actual), actual);
 }
 
-void add(Books &sum, const Books &books)
+void add(Counts &sum, const Counts &counts)
 {
-	static_assert(sizeof(books) % sizeof(uint64_t) == 0, "nothing but numbers");
-	for (size_t i = 0; i < sizeof(books) / sizeof(uint64_t); i++)
+	static_assert(sizeof(counts) % sizeof(uint64_t) == 0, "nothing but numbers");
+	for (size_t i = 0; i < sizeof(counts) / sizeof(uint64_t); i++)
 		reinterpret_cast<uint64_t *>(&sum)[i] +=
-			reinterpret_cast<const uint64_t *>(&books)[i];
+			reinterpret_cast<const uint64_t *>(&counts)[i];
 }
 
-void print_books(const char *of, const Books &b)
+void print_counts(const char *of, const Counts &b)
 {
 	printf("# %s: hits %lu accepted %lu rejected %lu misses %lu samples %lu signals %lu "
 	       "sigtraps %lu hups %lu lost %lu extra %lu\n",

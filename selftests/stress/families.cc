@@ -26,9 +26,9 @@ template <typename Members> static void hit_as_family(const Part &part, Members 
 			const uint64_t from = scene.value;
 
 			for (uint64_t i = 0; i < 3 * EACH; i++)
-				scene.book(++scene.value);
+				scene.count_hit(++scene.value);
 			members(from, EACH);
-			scene.settle(false);
+			scene.finish_batch(false);
 		} while (!over());
 	}
 	scene.close();
@@ -89,40 +89,41 @@ static pid_t fork_to_hit(uint64_t from, uint64_t times)
 }
 
 /* This fork fails because the id is in use, but only after the child has inherited the events. */
-static void fork_in_vain()
+static void fork_and_fail()
 {
-	const pid_t taken = getpid();
+	const pid_t used_pid = getpid();
 	clone_args args = {};
 
 	args.flags = CLONE_FILES | CLONE_VM | CLONE_FS;
 	args.exit_signal = SIGCHLD;
-	args.set_tid = reinterpret_cast<uintptr_t>(&taken);
+	args.set_tid = reinterpret_cast<uintptr_t>(&used_pid);
 	args.set_tid_size = 1;
 	if (syscall(SYS_clone3, &args, sizeof(args)) >= 0 || errno != EEXIST)
 		setup_failed("clone3", errno);
 }
 
-static void must_end_well(pid_t child, const char *what)
+static void must_exit_with_0(pid_t child, const char *what)
 {
 	if (int status = wait_for(child))
-		say("expected exit code 0, got %s: %s", status_text(status).c_str(), what);
+		error("expected exit code 0, got %s: %s", status_text(status).c_str(), what);
 }
 
 void forks(const Part &part)
 {
 	/* A detach races with the fork itself, so fork more often. */
-	const int in_vain = part.meddling && part.meddling->takes & DETACHES ? 100 : 10;
+	const int failing_forks =
+		part.meddling && part.meddling->unpredictable & DETACHES ? 100 : 10;
 
-	hit_as_family(part, [in_vain](uint64_t from, uint64_t each) {
+	hit_as_family(part, [failing_forks](uint64_t from, uint64_t each) {
 		const char *what = "a member of the family";
 		pid_t one = fork_to_hit(from, each);
 		pid_t two = fork_to_hit(from + each, each);
 
-		for (int i = 0; i < in_vain; i++)
-			fork_in_vain();
+		for (int i = 0; i < failing_forks; i++)
+			fork_and_fail();
 		hit_range(from + 2 * each, each);
-		must_end_well(one, what);
-		must_end_well(two, what);
+		must_exit_with_0(one, what);
+		must_exit_with_0(two, what);
 	});
 }
 
@@ -137,7 +138,7 @@ static constexpr uint64_t EXECUTED_HITS = 300;
 int hit_after_exec(int event_fd, int result, uint64_t from)
 {
 	Event event{ Fd(event_fd) };
-	perf_event_attr attr = saying_value(breakpoint(hit));
+	perf_event_attr attr = with_value_in_sample(breakpoint(hit));
 	Ring ring(event);
 	Executed executed = {};
 
@@ -178,16 +179,16 @@ void execs(const Part &drawn)
 			});
 
 			if (child.wait())
-				say("expected exit code 0, got another status: the new program");
+				error("expected exit code 0, got another status: the new program");
 		}
 		for (uint64_t i = 0; i < EXECUTED_HITS; i++)
-			scene.book(++scene.value);
+			scene.count_hit(++scene.value);
 
 		Executed executed = {};
 
 		result.in.close();
 		if (read(result.out.get(), &executed, sizeof(executed)) != sizeof(executed))
-			say("expected a result, got none: the new program");
+			error("expected a result, got none: the new program");
 		counted += executed.counted;
 		scene.samples += executed.samples;
 		sum += executed.sum;
@@ -198,15 +199,15 @@ void execs(const Part &drawn)
 	expect("hits that the program accepted", scene.accepted, scene.first.accepted());
 	expect("samples", scene.accepted, scene.samples);
 	expect_same("values of the samples", scene.sum, sum);
-	slot->books = { .hits = scene.tried,
-			.accepted = scene.accepted,
-			.rejected = counted - scene.accepted,
-			.misses = 0,
-			.samples = scene.samples,
-			.signals = 0,
-			.traps = 0,
-			.hups = 0,
-			.lost = slot->books.lost,
-			.extra = slot->books.extra };
+	slot->counts = { .hits = scene.tried,
+			 .accepted = scene.accepted,
+			 .rejected = counted - scene.accepted,
+			 .misses = 0,
+			 .samples = scene.samples,
+			 .signals = 0,
+			 .traps = 0,
+			 .hups = 0,
+			 .lost = slot->counts.lost,
+			 .extra = slot->counts.extra };
 	slot->closed = true;
 }

@@ -12,7 +12,7 @@
 
 Machine machine;
 
-void look_at_machine()
+void detect_machine()
 {
 	machine.cpus = usable_cpus();
 	machine.sigtrap = has_sigtrap();

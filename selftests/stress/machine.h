@@ -20,7 +20,7 @@ struct Machine {
 
 extern Machine machine;
 
-void look_at_machine();
+void detect_machine();
 
 /* Moves a task to @cpu, or allows all CPUs if @cpu is negative. Does nothing if @cpu is offline. */
 void prefer_cpu(pid_t pid, int cpu);

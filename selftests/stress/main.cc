@@ -4,8 +4,8 @@
  *
  * The program accepts a hit by a hash of the hit's value, so that the task that hits can predict
  * what must be delivered. A round consists of actors and noise. Each actor is a process that hits
- * and then compares its books, and may have a thread that meddles with its event. The parts of a
- * round are drawn from tables by the seed of the round. The books must show exactly:
+ * and then compares its counts, and may have a thread that meddles with its event. The parts of a
+ * round are drawn from tables by the seed of the round. The counts must show exactly:
  *
  *	accepted = delivered, rejected = invisible, counted = all
  *
@@ -88,16 +88,16 @@ static Part draw(Random &random, bool stats)
 	    meddling.possible_if(part.effects, actor.is(INHERITED)))
 		part.meddling = &meddling;
 
-	const uint32_t takes = part.meddling ? part.meddling->takes : 0;
+	const uint32_t unpredictable = part.meddling ? part.meddling->unpredictable : 0;
 	const bool alone = actor.is(MEDDLED) && !actor.is(INHERITED);
 
-	if (takes & DETACHES)
+	if (unpredictable & DETACHES)
 		part.mask = 0;
 	if (actor.is(ALL_EFFECTS))
 		part.effects = actor.effects;
-	part.blocks = alone && random.one_in(4) && part.effects & (SIGNALS | TRAPS) &&
-		      !(takes & DETACHES);
-	part.fills = alone && random.one_in(8) && part.effects & SAMPLES && !part.meddling;
+	part.blocks_signals = alone && random.one_in(4) && part.effects & (SIGNALS | TRAPS) &&
+			      !(unpredictable & DETACHES);
+	part.overfills_ring = alone && random.one_in(8) && part.effects & SAMPLES && !part.meddling;
 	return part;
 }
 
@@ -115,9 +115,9 @@ static std::string describe(const Part &part)
 		text += ", all accepted";
 	else
 		text += ", one in " + std::to_string(part.mask + 1);
-	if (part.blocks)
+	if (part.blocks_signals)
 		text += ", blocks";
-	if (part.fills)
+	if (part.overfills_ring)
 		text += ", ring full";
 	if (part.meddling)
 		text = text + ", " + part.meddling->name;
@@ -146,34 +146,34 @@ static std::string end(Slot &its)
 {
 	const int status = wait_for(its.pid);
 
-	if (its.difference[0])
-		return its.difference;
+	if (its.first_error[0])
+		return its.first_error;
 	if (WIFSIGNALED(status))
 		return WTERMSIG(status) == SIGALRM ? "hangs" : status_text(status);
 	return status ? "expected exit code 0, got " + status_text(status) : "";
 }
 
-static bool play_round(uint64_t number, uint64_t seed, double seconds, Books &sum)
+static bool run_round(uint64_t number, uint64_t seed, double seconds, Counts &sum)
 {
 	Random random(seed);
 	const bool stats = random.one_in(4);
 	Fd stats_fd(stats ? bpf_enable_stats(BPF_STATS_RUN_TIME) : -1);
-	Part parts[MOST];
-	int playing = 1 + random.below(machine.cpus.size() + 1), n = playing;
+	Part parts[MAX_SLOTS];
+	int num_actors = 1 + random.below(machine.cpus.size() + 1), n = num_actors;
 	std::string what, wrong;
 	std::vector<const Noise *> making;
-	Books books = {};
+	Counts counts = {};
 	bool unplugs = false, probes = false;
 
-	playing = n = std::min(n, MOST / 2);
+	num_actors = n = std::min(n, MAX_SLOTS / 2);
 	memset(static_cast<void *>(shared), 0, sizeof(*shared));
-	shared->actors = playing;
+	shared->actors = num_actors;
 
 	char name[40];
 
 	snprintf(name, sizeof(name), "stress.%#lx", seed);
-	tell_kernel_log(std::string("perf_bpf_filter: test ") + name);
-	for (int i = 0; i < playing; i++) {
+	write_kernel_log(std::string("perf_bpf_filter: test ") + name);
+	for (int i = 0; i < num_actors; i++) {
 		parts[i] = draw(random, stats && stats_fd.valid());
 		what += (i ? "; " : "") + describe(parts[i]);
 	}
@@ -185,10 +185,10 @@ static bool play_round(uint64_t number, uint64_t seed, double seconds, Books &su
 		 * the CPU is not vacated, with and without the series.
 		 */
 		if (random.one_in(6) && (!noise.possible || noise.possible()) &&
-		    !(noise.flags & STARVES && unplugs) && n < MOST) {
+		    !(noise.flags & STARVES && unplugs) && n < MAX_SLOTS) {
 			unplugs |= noise.flags & UNPLUGS;
 			probes |= noise.flags & OUTLASTS;
-			what = what + (n == playing ? " | " : ", ") + noise.name;
+			what = what + (n == num_actors ? " | " : ", ") + noise.name;
 			making.push_back(&noise);
 			n++;
 		}
@@ -197,10 +197,10 @@ static bool play_round(uint64_t number, uint64_t seed, double seconds, Books &su
 	const unsigned patience = seconds + 60;
 
 	auto begin_noise = [&](bool probing) {
-		for (int i = playing; i < n; i++)
-			if (bool(making[i - playing]->flags & OUTLASTS) == probing)
+		for (int i = num_actors; i < n; i++)
+			if (bool(making[i - num_actors]->flags & OUTLASTS) == probing)
 				begin(shared->slots[i], patience,
-				      [&random, noise = making[i - playing]] {
+				      [&random, noise = making[i - num_actors]] {
 					      while (!over())
 						      noise->make(random);
 				      });
@@ -209,11 +209,11 @@ static bool play_round(uint64_t number, uint64_t seed, double seconds, Books &su
 	begin_noise(true);
 	for (double end = seconds_now() + 10; probes && !shared->probed && seconds_now() < end;)
 		usleep(1000);
-	for (int i = 0; i < playing; i++)
+	for (int i = 0; i < num_actors; i++)
 		begin(shared->slots[i], patience, [&part = parts[i]] {
 			if (part.cpu >= 0)
 				prefer_cpu(0, part.cpu);
-			part.actor->play(part);
+			part.actor->run(part);
 		});
 	begin_noise(false);
 	usleep(seconds * 1e6);
@@ -227,24 +227,25 @@ static bool play_round(uint64_t number, uint64_t seed, double seconds, Books &su
 
 		std::string ended = end(its);
 
-		if (ended.empty() && i < playing && !its.closed)
+		if (ended.empty() && i < num_actors && !its.closed)
 			ended = "expected a result, got none";
 		/* Each actor hits at least once, however late it is scheduled. */
-		if (ended.empty() && i < playing && !its.books.hits && !parts[i].misses_hits())
+		if (ended.empty() && i < num_actors && !its.counts.hits && !parts[i].misses_hits())
 			ended = "expected hits, got none";
 		if (!ended.empty())
 			wrong = wrong + "# " +
-				(i < playing ? describe(parts[i]) : making[i - playing]->name) +
+				(i < num_actors ? describe(parts[i])
+						: making[i - num_actors]->name) +
 				": " + ended + "\n";
-		add(books, its.books);
+		add(counts, its.counts);
 	}
 	printf("%s %lu %#lx %s\n", wrong.empty() ? "ok" : "not ok", number, seed, what.c_str());
 	if (!wrong.empty())
 		printf("%s# to repeat: perf_bpf_stress --seed %#lx --rounds 1\n", wrong.c_str(),
 		       seed);
-	print_books("round", books);
+	print_counts("round", counts);
 	fflush(stdout);
-	add(sum, books);
+	add(sum, counts);
 	return wrong.empty();
 }
 
@@ -277,13 +278,13 @@ int main(int argc, char **argv)
 		bad_usage("unknown argument ", *more);
 
 	const rlimit many = { 100'000, 100'000 };
-	Books sum = {};
+	Counts sum = {};
 
 	shared = &shared_with_children<Shared>();
 	/* Queued signals are charged to the user, and all actors have the same user. */
 	setrlimit(RLIMIT_SIGPENDING, &many);
 	signal(SIGUSR1, [](int) {});
-	look_at_machine();
+	detect_machine();
 
 	/*
 	 * The kernel patches its context switch when the first event is opened and after the last
@@ -300,11 +301,11 @@ int main(int argc, char **argv)
 	printf("TAP version 13\n# seed %#lx, %zu CPUs\n", seed, machine.cpus.size());
 	fflush(stdout);
 	for (double begin = seconds_now(); done < rounds && seconds_now() - begin < seconds;) {
-		failed += !play_round(++done, seed, ROUND_SECONDS, sum);
+		failed += !run_round(++done, seed, ROUND_SECONDS, sum);
 		seed = Random(seed).next();
 	}
 	printf("1..%lu\n", done);
-	print_books("all", sum);
+	print_counts("all", sum);
 	printf("# %lu rounds, %lu failed\n", done, failed);
 	return failed || !sum.hits ? 1 : 0;
 }

@@ -106,11 +106,11 @@ static const Meddling all[] = {
 
 bool Meddling::possible_if(uint32_t effects, bool inherited) const
 {
-	if (takes & DETACHES)
+	if (unpredictable & DETACHES)
 		return machine.links;
-	if (takes & UNMAPS) /* no ring for an inherited event of a task */
+	if (unpredictable & UNMAPS) /* no ring for an inherited event of a task */
 		return effects & SAMPLES && !inherited;
-	if (takes & (SILENCES | MOVES_SIGNALS))
+	if (unpredictable & (SILENCES | MOVES_SIGNALS))
 		return effects & SIGNALS;
 	return true;
 }

@@ -124,7 +124,7 @@ static void interrupt(Random &random)
 }
 
 /* Breakpoints on the tasks that hit, which change their contexts and debug registers. */
-static void be_neighbour(Random &random)
+static void open_neighbour(Random &random)
 {
 	perf_event_attr attr = breakpoint(hit_other);
 
@@ -153,7 +153,7 @@ static const Noise all[] = {
 	{ "hotplug", unplug, UNPLUGS, can_unplug },
 	{ "forking", fork_and_exit },
 	{ "clocks", interrupt, STARVES },
-	{ "neighbours", be_neighbour },
+	{ "neighbours", open_neighbour },
 	{ "moves", move },
 	{ "pokes", poke },
 	{ "kprobes", step_in, OUTLASTS, can_step },

@@ -13,7 +13,7 @@
 /* Effects of an accepted hit. */
 enum : uint32_t { SAMPLES = 1, SIGNALS = 2, TRAPS = 4 };
 
-/* What the books cannot predict because of a meddler. */
+/* What the counts cannot predict because of a meddler. */
 enum : uint32_t {
 	DETACHES = 1, /* a hit may find no program, so all hits must be accepted */
 	MISSES_HITS = 2, /* the event is off at times, so only the program counts the hits */
@@ -28,7 +28,7 @@ class Scene;
 /* What another thread does to the event of an actor, repeatedly. */
 struct Meddling {
 	const char *name;
-	uint32_t takes;
+	uint32_t unpredictable;
 	void (*act)(Scene &scene, uint64_t round);
 	bool of_breakpoints = false; /* only breakpoints */
 
@@ -46,19 +46,19 @@ struct Part {
 	uint64_t mask, seed;
 	int cpu; /* or -1 */
 	bool wakes; /* attr.wakeup_events */
-	bool blocks; /* blocks the signals in every other batch */
-	bool fills; /* does not empty the ring, so that samples are lost */
+	bool blocks_signals; /* blocks the signals in every other batch */
+	bool overfills_ring; /* does not empty the ring, so that samples are lost */
 	bool by_link;
 	bool stats; /* bpf_enable_stats() */
 
-	bool misses_hits() const { return meddling && meddling->takes & MISSES_HITS; }
+	bool misses_hits() const { return meddling && meddling->unpredictable & MISSES_HITS; }
 };
 
 struct Actor {
 	const char *name;
 	unsigned weight;
 	uint32_t effects; /* all that it supports; those of a part are drawn from them */
-	void (*play)(const Part &part);
+	void (*run)(const Part &part);
 	uint32_t flags = 0;
 
 	bool is(uint32_t flag) const { return flags & flag; }

@@ -22,23 +22,23 @@ void store(uint64_t value, volatile uint64_t *to);
 constexpr uint64_t BATCH = 1000; /* hits, which all fit into a ring and into the signal queue */
 
 /* Samples consist of the header and one word: the value, which identifies the hit. */
-perf_event_attr saying_value(perf_event_attr attr);
+perf_event_attr with_value_in_sample(perf_event_attr attr);
 
-/* An event with its program and its effects, and the books of its hits. */
+/* An event with its program and its effects, and the counts of its hits. */
 class Scene {
 public:
 	Scene(const Part &part, perf_event_attr attr);
 	Scene(const Scene &) = delete;
 
-	bool by_link() const { return part.by_link || takes & DETACHES; }
+	bool by_link() const { return part.by_link || unpredictable & DETACHES; }
 	bool accept(uint64_t value) const
 	{
 		return accepts(part.seed, value, first.globals()->mask);
 	}
 	void accept_all_from_now_on() { first.globals()->mask = 0; }
 
-	/* Enters a hit into the books. Another task may make the hit. */
-	void book(uint64_t value)
+	/* Counts a hit, which another task may make. */
+	void count_hit(uint64_t value)
 	{
 		tried++;
 		if (accept(value)) {
@@ -49,15 +49,15 @@ public:
 	/* Hits @times times. If possible, compares the signals before the next hit. */
 	template <typename Hit> void batch(Hit hit, uint64_t times)
 	{
-		const bool block = part.blocks && batches++ % 2;
+		const bool block = part.blocks_signals && batches++ % 2;
 		const bool at_once = !block && part.effects & (SIGNALS | TRAPS) &&
-				     !(takes & (SILENCES | MOVES_SIGNALS)) &&
-				     !(takes & DETACHES && kernel);
+				     !(unpredictable & (SILENCES | MOVES_SIGNALS)) &&
+				     !(unpredictable & DETACHES && kernel);
 
 		if (block)
 			sigprocmask(SIG_BLOCK, &blocked, nullptr);
 		for (uint64_t i = 0; i < times; i++) {
-			book(++value);
+			count_hit(++value);
 			if (kernel)
 				__atomic_store_n(&first.globals()->value, value, __ATOMIC_RELAXED);
 			hit(value);
@@ -66,15 +66,18 @@ public:
 		}
 		if (block)
 			sigprocmask(SIG_UNBLOCK, &blocked, nullptr);
-		settle(block);
+		finish_batch(block);
 	}
 
 	/* The number of accepted hits so far. */
-	uint64_t due() const { return takes & MISSES_HITS || kernel ? first.accepted() : accepted; }
+	uint64_t due() const
+	{
+		return unpredictable & MISSES_HITS || kernel ? first.accepted() : accepted;
+	}
 	uint64_t caught() const { return Signals::count(SETSIG); }
 
 	/* Waits for all effects of a batch, so that no queue overflows in the next one. */
-	void settle(bool blocked);
+	void finish_batch(bool blocked);
 	/* Waits for signals that may arrive after the hit, at least one if they are merged. */
 	void wait_for_signals();
 	void drain();
@@ -83,7 +86,7 @@ public:
 	void close(const std::function<void(uint64_t)> &hit = {});
 
 	const Part part;
-	const uint32_t takes;
+	const uint32_t unpredictable;
 	const bool kernel;
 	const perf_event_attr attr;
 	Signals signals;
@@ -97,11 +100,12 @@ public:
 
 private:
 	void compare_signals();
-	void check(uint32_t effect, uint32_t unless, const char *what, uint64_t due, uint64_t came);
+	void check(uint32_t effect, uint32_t unless, const char *what, uint64_t due,
+		   uint64_t actual);
 
 	sigset_t blocked;
 	uint64_t batches = 0, samples_sum = 0, traps_due = 0, due_before = 0, polled = 0;
-	uint64_t due_settled = 0, caught_settled = 0;
+	uint64_t last_due = 0, last_caught = 0;
 };
 
 /* Pauses for a random time, so that a race is tried at each of its steps. */

@@ -200,7 +200,7 @@ TEST("attach.modify.cookie", "C9", "MODIFY_ATTRIBUTES keeps the cookie of the pr
 	event.modify(enabled(breakpoint(hit_other)));
 	hit_other_times(HITS);
 	expect_hits(event, filter, 2 * HITS);
-	EXPECT_EQ(filter.look().wrong_cookies, 0, "runs that saw a wrong cookie");
+	EXPECT_EQ(filter.snapshot().wrong_cookies, 0, "runs that saw a wrong cookie");
 }
 
 TEST("attach.modify.sig_data", "C9",

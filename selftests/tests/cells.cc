@@ -99,7 +99,7 @@ const Kind kinds[] = {
 	  [] { return sampling(software(PERF_COUNT_SW_PAGE_FAULTS, 1), true); }, fault, false },
 	{ "switch", "context switch",
 	  [] { return sampling(software(PERF_COUNT_SW_CONTEXT_SWITCHES, 1), false); },
-	  be_rescheduled, false },
+	  force_reschedule, false },
 	{ "nmi", "PMU overflow in an NMI", [] { return hardware(); }, raise_pmu, true, NMI },
 	{ "irq", "PMU overflow in a hard interrupt", [] { return hardware(); }, raise_pmu, true,
 	  IRQ },
@@ -131,7 +131,7 @@ void compare(bool exact, const Effect &effect, const Observed &bare, const Obser
 			  "accepted hits counted, as many as without a program");
 		return;
 	}
-	if (effect.seen == &Observed::taken) {
+	if (effect.seen == &Observed::limit_used) {
 		EXPECT_TRUE(bare.stopped && accepted.stopped, "the limit has stopped the event");
 		EXPECT_EQ(accepted.runs, LIMIT, "runs of the program until the limit");
 		return;
@@ -170,8 +170,8 @@ void check_effect(const Kind &kind, const Effect &effect)
 			[&](const Observed &seen) {
 				if (verdict.attached && !verdict.returns)
 					return seen.runs > LIMIT;
-				return effect.seen == &Observed::taken ? seen.stopped
-								       : seen.*effect.seen > 0;
+				return effect.seen == &Observed::limit_used ? seen.stopped
+									    : seen.*effect.seen > 0;
 			});
 	};
 	const Observed bare = measure(no_program), accepted = measure({ true, 1 }),
@@ -186,7 +186,7 @@ void check_effect(const Kind &kind, const Effect &effect)
 		EXPECT_VALUE(rejected.*effect.seen, 0, effect.title);
 	} else {
 		EXPECT_GT(rejected.runs, 0, "runs of the program for rejected hits");
-		if (effect.seen == &Observed::taken)
+		if (effect.seen == &Observed::limit_used)
 			EXPECT_GT(rejected.runs, LIMIT, "runs of the program for rejected hits");
 		else
 			EXPECT_VALUE(rejected.*effect.seen, 0, effect.title);
@@ -230,7 +230,7 @@ Seen use(const Kind &kind, const Placement &where, Filter &filter, Verdict verdi
 			kind.hit();
 		return 0;
 	};
-	perf_event_attr attr = kind.attr(), beside = software(PERF_COUNT_SW_DUMMY);
+	perf_event_attr attr = kind.attr(), other_attr = software(PERF_COUNT_SW_DUMMY);
 	/*
 	 * Declared before the events, so that it is destroyed after them: closing a leader enables
 	 * its siblings, which may send signals until they are closed, too.
@@ -242,18 +242,18 @@ Seen use(const Kind &kind, const Placement &where, Filter &filter, Verdict verdi
 	const uint64_t runs = filter.runs();
 
 	run_on(cpu);
-	attr.inherit = beside.inherit = where.inherited;
+	attr.inherit = other_attr.inherit = where.inherited;
 	attr.disabled = !where.sibling;
-	beside.disabled = where.sibling;
+	other_attr.disabled = where.sibling;
 	if (where.sibling)
-		other.emplace(beside);
+		other.emplace(other_attr);
 	if (where.cgroup)
 		event.emplace(cgroup.emplace().open(attr, cpu));
 	else
 		event.emplace(attr, where.on_cpu && !where.inherited ? -1 : 0,
 			      where.on_cpu ? cpu : -1, other ? &*other : nullptr);
 	if (where.leader)
-		other.emplace(beside, 0, -1, &*event);
+		other.emplace(other_attr, 0, -1, &*event);
 	/* The kernel has no rings for inherited events of a task. */
 	if (!where.inherited || where.on_cpu)
 		ring.emplace(*event);
@@ -391,7 +391,7 @@ void check_place(const Kind &kind, const Placement &where)
 		unavailable("this kernel executes no 32-bit programs");
 }
 
-perf_event_attr moved_to(void (*function)(uint64_t value), bool sigtrap)
+perf_event_attr breakpoint_on(void (*function)(uint64_t value), bool sigtrap)
 {
 	perf_event_attr attr = with_sigtrap(breakpoint(function), sigtrap);
 
@@ -431,7 +431,7 @@ private:
 
 struct Moment {
 	const char *name, *title;
-	void (*happens)(Event &event, Fd &link, bool sigtrap);
+	void (*act)(Event &event, Fd &link, bool sigtrap);
 	bool detaches = false; /* the second half of the hits has no program */
 	bool on_cpu = false;
 	/* The hits of the second half that are counted, and whether they have a limit. */
@@ -446,7 +446,7 @@ const Moment moments[] = {
 	{ "modify", "MODIFY_ATTRIBUTES",
 	  [](Event &event, Fd &, bool sigtrap) {
 		  with.target = hit_other;
-		  event.modify(moved_to(hit_other, sigtrap));
+		  event.modify(breakpoint_on(hit_other, sigtrap));
 	  },
 	  false, false, HITS / 2, false, HITS / 2 },
 	{ "disable", "DISABLE and ENABLE",
@@ -485,7 +485,7 @@ const Moment moments[] = {
 };
 
 /* If hits without a program and accepted hits were wrong in the same way, compare() would pass. */
-void check_bare(const Effect &effect, const Moment &moment, const Observed &bare)
+void check_without_program(const Effect &effect, const Moment &moment, const Observed &bare)
 {
 	const bool limited = effect.setup.limit;
 	const uint64_t count = limited ? LIMIT + moment.revived : HITS / 2 + moment.counted;
@@ -510,9 +510,7 @@ void check_moment(const Effect &effect, const Moment &moment)
 	};
 
 	prepare(kinds[0]);
-	subject.halfway = [&](Event &event, Fd &link) {
-		moment.happens(event, link, setup.sigtrap);
-	};
+	subject.halfway = [&](Event &event, Fd &link) { moment.act(event, link, setup.sigtrap); };
 	if ((moment.detaches || moment.reattaches) && !filter.can_link())
 		unavailable("a program that is attached by ioctl cannot be detached (before 5.15)");
 	if (moment.on_cpu) {
@@ -528,7 +526,7 @@ void check_moment(const Effect &effect, const Moment &moment)
 	const Observed bare = measure(no_program), accepted = measure({ true, 1 }),
 		       rejected = measure(rejects);
 
-	check_bare(effect, moment, bare);
+	check_without_program(effect, moment, bare);
 	if (moment.reattaches)
 		EXPECT_VALUE(accepted.*effect.seen, std::min(effect.accepted_seen, HITS / 2),
 			     "effects before the second attachment");

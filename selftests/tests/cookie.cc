@@ -33,10 +33,11 @@ template <typename Body> static void check_inherited_cookie(Body body)
 	filter.checks(COOKIE, 0);
 	event.enable();
 	hit_times(HITS);
-	EXPECT_EQ(filter.look().wrong_cookies, 0, "runs for the parent that saw a wrong cookie");
+	EXPECT_EQ(filter.snapshot().wrong_cookies, 0,
+		  "runs for the parent that saw a wrong cookie");
 	body();
 	EXPECT_EQ(filter.runs(), 2 * HITS, "runs of the program");
-	EXPECT_EQ(filter.look().wrong_cookies, 0, "runs that saw a wrong cookie");
+	EXPECT_EQ(filter.snapshot().wrong_cookies, 0, "runs that saw a wrong cookie");
 }
 
 TEST("cookie.inherited.process", "C7", "a forked child inherits the program and its cookie")
@@ -92,9 +93,9 @@ TEST("cookie.inherited.replaced", "C7",
 	gate.open();
 	EXPECT_STATUS(child.wait(), 0, "the child");
 	EXPECT_EQ(before.runs(), HITS, "runs of the child's program");
-	EXPECT_EQ(before.look().wrong_cookies, 0, "runs for the child that saw a wrong cookie");
+	EXPECT_EQ(before.snapshot().wrong_cookies, 0, "runs for the child that saw a wrong cookie");
 	EXPECT_EQ(after.runs(), HITS, "runs of the parent's program");
-	EXPECT_EQ(after.look().wrong_cookies, 0, "runs for the parent that saw a wrong cookie");
+	EXPECT_EQ(after.snapshot().wrong_cookies, 0, "runs for the parent that saw a wrong cookie");
 }
 
 TEST("cookie.refused", "C7",
@@ -113,5 +114,5 @@ TEST("cookie.refused", "C7",
 	EXPECT_ERRNO(event.attach(other), EEXIST, "attaching by ioctl");
 	hit_times(HITS);
 	EXPECT_EQ(filter.runs(), 2 * HITS, "runs of the program");
-	EXPECT_EQ(filter.look().wrong_cookies, 0, "runs that saw a wrong cookie");
+	EXPECT_EQ(filter.snapshot().wrong_cookies, 0, "runs that saw a wrong cookie");
 }

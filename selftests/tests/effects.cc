@@ -148,7 +148,7 @@ TEST("effects.combined.rejected", "C1",
 	EXPECT_EQ(got.sigio, 0, "SIGIOs");
 	EXPECT_EQ(got.samples, 0, "samples");
 	EXPECT_EQ(got.polls, 0, "times that poll() was ready");
-	EXPECT_EQ(got.taken, 0, "hits taken from the limit");
+	EXPECT_EQ(got.limit_used, 0, "hits taken from the limit");
 }
 
 TEST("effects.combined.accepted", "C2",
@@ -163,7 +163,7 @@ TEST("effects.combined.accepted", "C2",
 		EXPECT_EQ(got.sigio, LIMIT, "SIGIOs");
 		EXPECT_EQ(got.samples, LIMIT, "samples");
 		EXPECT_EQ(got.polls, LIMIT, "times that poll() was ready");
-		EXPECT_EQ(got.taken, LIMIT, "hits taken from the limit");
+		EXPECT_EQ(got.limit_used, LIMIT, "hits taken from the limit");
 	}
 }
 
@@ -183,18 +183,18 @@ public:
 			return 1;
 		})
 	{
-		settle();
+		wait_until_asleep();
 	}
 
 	/* Waits until the process sleeps, and returns how often it has gone to sleep so far. */
-	uint64_t settle()
+	uint64_t wait_until_asleep()
 	{
 		/* The state changes shortly before the switch is counted, so look twice. */
 		for (;;) {
-			Look first = look();
+			State first = read_state();
 
 			usleep(2000);
-			Look second = look();
+			State second = read_state();
 
 			if (first.asleep && second.asleep && first.switches == second.switches)
 				return first.switches;
@@ -202,12 +202,12 @@ public:
 	}
 
 private:
-	struct Look {
+	struct State {
 		bool asleep;
 		uint64_t switches;
 	};
 
-	Look look() const
+	State read_state() const
 	{
 		char path[64], text[4096];
 
@@ -245,13 +245,13 @@ static uint64_t wakeups_of_a_sleeper(const perf_event_attr &attr, bool async, Ve
 		event.must_attach(filter);
 
 	Sleeper sleeper(event);
-	uint64_t before = sleeper.settle();
+	uint64_t before = sleeper.wait_until_asleep();
 
 	event.enable();
 	for (uint64_t i = 0; i < HITS; i++) {
 		hit(i);
 
-		uint64_t after = sleeper.settle();
+		uint64_t after = sleeper.wait_until_asleep();
 
 		wakeups += after - before;
 		before = after;

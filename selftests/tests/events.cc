@@ -20,7 +20,8 @@ struct Delivered {
 
 using Work = void (*)(const Filter &filter);
 
-KEPT_APART static Delivered deliver_once(const perf_event_attr &attr, Verdict verdict, Work work)
+NOINLINE_NOCLONE static Delivered deliver_once(const perf_event_attr &attr, Verdict verdict,
+					       Work work)
 {
 	Filter filter;
 	Signals signals({ SETSIG });
@@ -261,11 +262,12 @@ static void check_no_address(Program which)
 			kind.work(filter);
 			event.disable();
 			EXPECT_GT(filter.runs(), 0, "runs of the program");
-			if (filter.look().stray)
+			if (filter.snapshot().stray)
 				note("%s%s: %llu of %lu runs saw an address, the last %#llx",
 				     kind.name, sample_type ? " with PERF_SAMPLE_ADDR" : "",
-				     filter.look().stray, filter.runs(), filter.look().addr);
-			stray += filter.look().stray;
+				     filter.snapshot().stray, filter.runs(),
+				     filter.snapshot().addr);
+			stray += filter.snapshot().stray;
 		}
 	}
 	EXPECT_EQ(stray, 0, "runs that saw an address where there is none");
@@ -368,7 +370,7 @@ static void check_shared_sample(const char *which, const Filter *filter, bool de
 			if (!opened_first)
 				one.emplace(first);
 
-			Ring ring(*other), own(*one);
+			Ring ring(*other), one_ring(*one);
 			const uint64_t runs = filter ? filter->runs() : 0;
 
 			if (filter)
@@ -378,12 +380,12 @@ static void check_shared_sample(const char *which, const Filter *filter, bool de
 			fault_deep();
 			other->disable();
 			one->disable();
-			own.drain();
+			one_ring.drain();
 			EXPECT_GE(other->count(), HITS, "page faults counted");
 			if (filter)
 				EXPECT_EQ(filter->runs() - runs, one->count(),
 					  "runs of the program");
-			EXPECT_EQ(own.samples(), delivers ? one->count() : 0,
+			EXPECT_EQ(one_ring.samples(), delivers ? one->count() : 0,
 				  "samples of the event with callchain and registers");
 			check_own_samples(text.c_str(), o.what, *other, ring, o.words);
 		}
@@ -439,9 +441,9 @@ TEST("events.shared_sample.callee", "C15",
 		EXPECT_GE(event.count(), HITS, "page faults counted");
 		EXPECT_EQ(callee.runs(), event.count(), "runs of the tail call's target");
 		if (which == Program::GETS_STACK)
-			EXPECT_GT(callee.look().stack_bytes, 0, "bytes from bpf_get_stack()");
+			EXPECT_GT(callee.snapshot().stack_bytes, 0, "bytes from bpf_get_stack()");
 		else
-			EXPECT_GE(callee.look().stack_id, 0, "from bpf_get_stackid()");
+			EXPECT_GE(callee.snapshot().stack_id, 0, "from bpf_get_stackid()");
 	}
 }
 

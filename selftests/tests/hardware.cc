@@ -92,7 +92,7 @@ TEST("hardware.group.moved", "C8",
 
 /* The context in which an overflow occurs, and which registers it has. */
 static const struct Source {
-	const char *name, *says;
+	const char *name, *title;
 	Context context;
 	uint64_t config;
 } sources[] = {
@@ -132,7 +132,7 @@ static void check_effects(const Source &source, bool accept)
 	event.disable();
 	ring.drain();
 	expect_hits(event, filter, HITS);
-	EXPECT_VALUE(filter.look().ip >> 63, source.config != COPY,
+	EXPECT_VALUE(filter.snapshot().ip >> 63, source.config != COPY,
 		     "the registers are those of kernel mode");
 	EXPECT_EQ(ring.samples(), delivered, "samples");
 	EXPECT_EQ(polls, delivered, "polls that found the event ready");
@@ -257,7 +257,7 @@ static const bool added = [] {
 						   (accept ? ".accepted" : ".rejected"),
 					   accept ? "C2" : "C1",
 					   std::string(accept ? "an accepted" : "a rejected") +
-						   " overflow" + c.event + " in " + source.says +
+						   " overflow" + c.event + " in " + source.title +
 						   " " + (accept ? c.accepted : c.rejected),
 					   [=, &source] { c.check(source, accept); } });
 	return true;
@@ -312,7 +312,7 @@ static const bool added_throttle = [] {
 				   "C4",
 				   std::string(frequency ? "with attr.freq, too many overflows in "
 							 : "too many overflows in ") +
-					   source.says +
+					   source.title +
 					   " stop the counter even if all are rejected",
 				   [=, &source] { check_throttle(source, frequency); } });
 	return true;
@@ -348,7 +348,7 @@ static void check_frequency(const Source &source, bool accept)
 		event.disable();
 		ring.drain();
 		runs = filter.runs();
-		period = filter.look().period;
+		period = filter.snapshot().period;
 		EXPECT_EQ(event.count(), MANY, "hits counted");
 		EXPECT_VALUE(ring.samples() + ring.lost() > 0, accept, "samples were written");
 		/* All hits are made before the signal can be sent. */
@@ -386,7 +386,7 @@ TEST_OF("hardware.frequency.accepted", "C2",
 static void check_batch(bool accept, bool each_interrupts)
 {
 	constexpr uint64_t RECORDS = 2 * BATCHED + BATCHED / 2;
-	const uint64_t asked = each_interrupts ? RECORDS : 2;
+	const uint64_t expected_runs = each_interrupts ? RECORDS : 2;
 
 	for (uint64_t copy : { uint64_t(0), COPY })
 		for (Context context : contexts_to_try()) {
@@ -407,8 +407,9 @@ static void check_batch(bool accept, bool each_interrupts)
 			event.disable();
 			ring.drain();
 			EXPECT_EQ(event.count(), RECORDS, "hits counted");
-			EXPECT_EQ(filter.runs(), asked, "runs of the program");
-			EXPECT_EQ(ring.samples(), accept ? RECORDS : RECORDS - asked, "samples");
+			EXPECT_EQ(filter.runs(), expected_runs, "runs of the program");
+			EXPECT_EQ(ring.samples(), accept ? RECORDS : RECORDS - expected_runs,
+				  "samples");
 			/* All hits are made before the signal can be sent. */
 			EXPECT_EQ(Signals::count(SETSIG), accept, "signals");
 		}
@@ -450,7 +451,7 @@ static void check_callchain(Program program, perf_event_attr other_attr)
 			hits.make(1);
 		event.disable();
 		expect_hits(event, filter, HITS);
-		note("%s: the helper returned %lld", contexts[context], filter.look().err);
+		note("%s: the helper returned %lld", contexts[context], filter.snapshot().err);
 		expect_user_callchains(ring, HITS);
 	}
 }
@@ -468,7 +469,7 @@ TEST("hardware.callchain.stack_id", "C2",
 			hits.make(1);
 			EXPECT_EQ(filter.runs(), i, "runs of the program");
 			/* An errno is negative. */
-			EXPECT_GE(filter.look().stack_id, 0, "from bpf_get_stackid()");
+			EXPECT_GE(filter.snapshot().stack_id, 0, "from bpf_get_stackid()");
 		}
 	}
 }
@@ -604,7 +605,7 @@ TEST("hardware.no_address", "C15", "ctx->addr is 0 for a PMU event whose driver 
 			event.enable();
 			hits.make(HITS);
 			EXPECT_EQ(filter.runs(), HITS, "runs of the program");
-			EXPECT_EQ(filter.look().stray, 0, "runs that saw an address");
+			EXPECT_EQ(filter.snapshot().stray, 0, "runs that saw an address");
 		}
 }
 
@@ -661,7 +662,7 @@ TEST("hardware.multiplexed", "C1",
 	std::vector<Event> events;
 	std::vector<std::unique_ptr<Ring>> rings;
 	uint64_t samples[EVENTS] = {};
-	auto some_count_nothing = [&] {
+	auto some_incomplete = [&] {
 		return std::any_of(events.begin(), events.end(),
 				   [](auto &event) { return event.count() < HITS; });
 	};
@@ -679,7 +680,7 @@ TEST("hardware.multiplexed", "C1",
 		events[i].must_attach(filters[i]);
 		events[i].enable();
 	}
-	for (int i = 0; some_count_nothing() && i < ENOUGH_TRIES; i++) {
+	for (int i = 0; some_incomplete() && i < ENOUGH_TRIES; i++) {
 		/* No sleep: the timer rotates the events only if it finds this task running. */
 		spin(1);
 		hits.make(1);
@@ -731,9 +732,9 @@ static void check_detach(bool on_other_cpu)
 	const double seconds = (on_other_cpu ? 16 : race_seconds(5)) / ROUNDS;
 	int here = usable_cpus()[0], there = other_cpu();
 	Hits hits(NMI);
-	auto &slowly = shared_with_children<std::atomic<bool>>();
+	auto &slow_down = shared_with_children<std::atomic<bool>>();
 	Child child([&] {
-		for (run_on(there);; slowly && usleep(1000))
+		for (run_on(there);; slow_down && usleep(1000))
 			hits.make(1, on_other_cpu ? -1 : here);
 		return 0;
 	});
@@ -754,14 +755,14 @@ static void check_detach(bool on_other_cpu)
 		ring.forget();
 	};
 	for (int round = 0; round < ROUNDS && samples == event.count(); round++) {
-		slowly = false;
+		slow_down = false;
 		event.enable();
 		for (double end = seconds_now() + seconds; seconds_now() < end; turns++) {
 			filter.link(event).close();
 			read_ring();
 		}
 		event.disable();
-		slowly = true;
+		slow_down = true;
 		read_ring();
 		/*
 		 * The next record reports what a full ring has lost, so make a few more hits, for
@@ -793,7 +794,7 @@ TEST_OF("hardware.nmi.detach.other_cpu", "C6",
  * NMIs interrupt bpf(2), which may hold locks that a program needs. Even if the registers are a
  * copy from user mode, the task may be in bpf(2).
  */
-static void check_amid_bpf(uint64_t config)
+static void check_nmi_during_bpf(uint64_t config)
 {
 	constexpr int SECONDS = 3;
 	int here = usable_cpus()[0], there = other_cpu();
@@ -835,12 +836,12 @@ static void check_amid_bpf(uint64_t config)
 
 TEST_OF("hardware.nmi.bpf", "C6",
 	"an overflow in an NMI that interrupts bpf() runs the program or is counted as a miss",
-	check_amid_bpf(0))
+	check_nmi_during_bpf(0))
 
 TEST_OF("hardware.nmi_copy.bpf", "C6",
 	"an overflow in an NMI with copied user registers that interrupts bpf() runs the program "
 	"or is counted as a miss",
-	check_amid_bpf(COPY))
+	check_nmi_during_bpf(COPY))
 
 /*
  * The NMI comes while the signal of the previous overflow is being sent. Both overflows have

@@ -344,7 +344,7 @@ static void pinned(bool accept)
 	Signals signals({ SETSIG });
 
 	/* A bpffs that only this test sees. */
-	if (!mount_for_us("bpf", bpffs))
+	if (!mount_privately("bpf", bpffs))
 		unavailable("bpffs cannot be mounted");
 
 	{
@@ -557,7 +557,7 @@ TEST("life.limit.again", "C10",
 			  madvise(page, sysconf(_SC_PAGESIZE), MADV_DONTNEED);
 		  } },
 		{ "overflows by context switches", PERF_COUNT_SW_CONTEXT_SWITCHES, 1,
-		  be_rescheduled },
+		  force_reschedule },
 	};
 
 	for (const auto &kind : kinds) {
@@ -1140,7 +1140,7 @@ static void gone_before_children(AttachedProgram &program)
 static void gone_after_a_child(AttachedProgram &program)
 {
 	Gate ready, gate;
-	Event own(breakpoint(hit));
+	Event not_inherited(breakpoint(hit));
 	Event event(inherited(breakpoint(hit)));
 	Fd link = program.filter().link(event);
 

@@ -146,26 +146,26 @@ TEST("life.slots.together", "C15",
 	const Bound bound(SECONDS);
 	const std::vector<int> cpus = usable_cpus();
 	const int all = breakpoints_left();
-	const pid_t us = gettid();
-	std::atomic<uint64_t> come = 0, gone = 0, taken = 0;
-	std::atomic<bool> ends = false;
-	auto meet = [](std::atomic<uint64_t> &at, uint64_t round) {
+	const pid_t tid = gettid();
+	std::atomic<uint64_t> arrived = 0, finished = 0, opened = 0;
+	std::atomic<bool> done = false;
+	auto rendezvous = [](std::atomic<uint64_t> &at, uint64_t round) {
 		for (at++; at < 2 * round;)
 			;
 	};
-	auto take_the_last = [&](int cpu, bool leads) {
+	auto open_last = [&](int cpu, bool is_leader) {
 		run_on(cpu);
 		for (uint64_t round = 0;; round++) {
-			if (leads && (taken != round || bound.reached()))
-				ends = true;
-			meet(come, round + 1);
-			if (ends)
+			if (is_leader && (opened != round || bound.reached()))
+				done = true;
+			rendezvous(arrived, round + 1);
+			if (done)
 				return round;
 
-			Fd fd = open_event(on_word(0), us);
+			Fd fd = open_event(on_word(0), tid);
 
-			taken += fd.valid();
-			meet(gone, round + 1);
+			opened += fd.valid();
+			rendezvous(finished, round + 1);
 		}
 	};
 
@@ -180,14 +180,14 @@ TEST("life.slots.together", "C15",
 		for (int i = 1; i < all; i++)
 			others[i] = open_event(on_word(i));
 
-		std::thread there(take_the_last, cpus[1], false);
+		std::thread there(open_last, cpus[1], false);
 
-		rounds = take_the_last(cpus[0], true);
+		rounds = open_last(cpus[0], true);
 		there.join();
 	}
 	note("%lu rounds for the last of %d breakpoints, opened %lu times", rounds, all,
-	     taken.load());
-	EXPECT_EQ(taken, rounds, "breakpoints opened, one per round");
-	EXPECT_GE(rounds, MEETINGS, "rounds");
+	     opened.load());
+	EXPECT_EQ(opened, rounds, "breakpoints opened, one per round");
+	EXPECT_GE(rounds, MIN_OVERLAPS, "rounds");
 	EXPECT_EQ(breakpoints_left(), all, "breakpoints available afterwards");
 }

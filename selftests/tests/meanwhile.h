@@ -56,7 +56,7 @@ private:
  * A test that saw no loss proves something only if the race took place: the two sides must have met
  * at least this often. On a busy host they met ten times as often.
  */
-inline constexpr uint64_t MEETINGS = 20;
+inline constexpr uint64_t MIN_OVERLAPS = 20;
 
 /* A CPU for the hits, and one for what they race with. */
 struct Cpus {

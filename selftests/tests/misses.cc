@@ -128,7 +128,7 @@ TEST("misses.limit", "C6",
 	limited.limit = true;
 
 	/* True only without the series. */
-	const bool rejected_takes = observe(limited, rejects).taken;
+	const bool rejected_uses_limit = observe(limited, rejects).limit_used;
 	Signals signals({ SETSIG });
 	Missing missing;
 
@@ -138,7 +138,7 @@ TEST("misses.limit", "C6",
 	uint64_t runs = missing.access_times(HITS);
 
 	if (Missing::delivered(1))
-		EXPECT_EQ(runs, rejected_takes ? EVEN / 2 : EVEN,
+		EXPECT_EQ(runs, rejected_uses_limit ? EVEN / 2 : EVEN,
 			  "runs of the program until misses use up the limit");
 	else
 		EXPECT_EQ(runs, HITS, "runs of the program");

@@ -37,20 +37,20 @@ static perf_event_attr on_word()
  * Fails the test if @done does not change for some seconds. Tasks in a deadlock cannot be killed,
  * so this does not wait for them.
  */
-static void must_go_on(const std::atomic<uint64_t> &done)
+static void expect_progress(const std::atomic<uint64_t> &done)
 {
-	constexpr int STILL = 4;
+	constexpr int STALL_SECONDS = 4;
 	uint64_t before = 0;
 
 	Bound bound(SECONDS);
 
-	for (int still = 0; still || !bound.reached();) {
+	for (int stalled = 0; stalled || !bound.reached();) {
 		sleep(1);
-		still = done == before ? still + 1 : 0;
+		stalled = done == before ? stalled + 1 : 0;
 		before = done;
-		if (still == STILL)
+		if (stalled == STALL_SECONDS)
 			fail("expected progress, got none for %d s after %lu rounds: a deadlock",
-			     STILL, before);
+			     STALL_SECONDS, before);
 	}
 	note("%lu rounds", done.load());
 }
@@ -80,19 +80,19 @@ TEST("oops.modify_disable", "C15",
 		return 0;
 	});
 
-	must_go_on(disabled);
+	expect_progress(disabled);
 }
 
 static const char self[] = "/proc/self/exe", again[] = "again";
 
-/* Executes the program again before main(), see exec_for_ever(). */
+/* Executes the program again before main(), see exec_forever(). */
 __attribute__((constructor)) static void exec_again(int argc, char **argv)
 {
 	if (argc == 2 && !strcmp(argv[0], self) && !strcmp(argv[1], again))
 		execv(self, argv);
 }
 
-static int exec_for_ever()
+static int exec_forever()
 {
 	return execl(self, self, again, nullptr);
 }
@@ -122,12 +122,12 @@ TEST("oops.remove_on_exec.opened", "C15",
 {
 	const Bound bound(SECONDS);
 	uint64_t opened = 0;
-	Child child(exec_for_ever);
+	Child child(exec_forever);
 
 	while (!bound.reached())
 		opened += until_exec(child.pid()).valid();
 	note("%lu events", opened);
-	EXPECT_GE(opened, MEETINGS, "events opened on the child");
+	EXPECT_GE(opened, MIN_OVERLAPS, "events opened on the child");
 }
 
 /* Like oops.modify_disable, but here exec() holds ctx->mutex. */
@@ -145,7 +145,7 @@ TEST("oops.remove_on_exec.disabled", "C15",
 		for (auto &other : others)
 			other = until_exec(0);
 
-		Child child(exec_for_ever);
+		Child child(exec_forever);
 
 		for (;;) {
 			/*
@@ -166,8 +166,8 @@ TEST("oops.remove_on_exec.disabled", "C15",
 		return 0;
 	});
 
-	must_go_on(disabled);
-	EXPECT_GE(opened, MEETINGS, "events opened on the child");
+	expect_progress(disabled);
+	EXPECT_GE(opened, MIN_OVERLAPS, "events opened on the child");
 }
 
 /* Only interrupts may preempt the calling thread. */
@@ -224,7 +224,7 @@ TEST("oops.query", "C8",
 	const Bound bound(2 * SECONDS);
 	const uint64_t address = kernel_address_of("bpf_get_perf_event_info");
 	const std::vector<int> cpus = usable_cpus();
-	const pid_t us = gettid();
+	const pid_t tid = gettid();
 	auto &links = shared_with_children<std::atomic<uint64_t>>();
 	auto &stops = shared_with_children<std::atomic<uint64_t>>();
 
@@ -262,7 +262,7 @@ TEST("oops.query", "C8",
 		__u32 length = 0, id, type;
 		__u64 offset, at;
 
-		bpf_task_fd_query(us, event.fd(), 0, nullptr, &length, &id, &type, &offset, &at);
+		bpf_task_fd_query(tid, event.fd(), 0, nullptr, &length, &id, &type, &offset, &at);
 	}
 	note("%lu links, %lu stops", links.load(), stops.load());
 	EXPECT_GT(stops, 0, "stops in the kernel function");
@@ -272,18 +272,18 @@ TEST("oops.query", "C8",
 TEST("oops.pmu_gone.info", "C8",
      "a link can be queried after the PMU of its event was unregistered")
 {
-	Visitor visitor;
+	RemovablePmu pmu;
 	Filter filter;
 	bpf_link_info info = {};
 	__u32 size = sizeof(info);
 
-	visitor.comes();
+	pmu.register_pmu();
 
-	Event event(visitor.counter());
+	Event event(pmu.counter());
 	Fd link = filter.link(event);
 	std::ifstream fdinfo("/proc/self/fdinfo/" + std::to_string(link.get()));
 
-	visitor.goes();
+	pmu.unregister_pmu();
 	if (bpf_obj_get_info_by_fd(link.get(), &info, &size))
 		setup_failed("BPF_OBJ_GET_INFO_BY_FD", errno);
 	EXPECT_VALUE(info.prog_id, info_of_program(filter.prog_fd()).id, "program id of the link");
@@ -299,7 +299,7 @@ TEST("oops.pmu_gone.close", "C8",
 {
 	constexpr int ROUNDS = 200;
 	const std::vector<int> cpus = usable_cpus();
-	Visitor visitor;
+	RemovablePmu pmu;
 	Filter filter;
 	const uint32_t id = info_of_program(filter.prog_fd()).id;
 
@@ -307,14 +307,14 @@ TEST("oops.pmu_gone.close", "C8",
 		unavailable("the test needs two CPUs");
 	run_on(cpus[0]);
 	for (int i = 0; i < ROUNDS && program_exists(id); i++) {
-		visitor.comes();
+		pmu.register_pmu();
 
-		Event event(visitor.counter());
+		Event event(pmu.counter());
 		Fd link = filter.link(event);
 		std::atomic<bool> gone = false;
-		std::thread goes([&] {
+		std::thread unregistering([&] {
 			run_on(cpus[1]);
-			visitor.goes();
+			pmu.unregister_pmu();
 			gone = true;
 		});
 
@@ -322,7 +322,7 @@ TEST("oops.pmu_gone.close", "C8",
 		for (pollfd state = { event.fd(), 0, 0 }; !(state.revents & POLLERR) && !gone;)
 			poll(&state, 1, 0);
 		link.close();
-		goes.join();
+		unregistering.join();
 	}
 	EXPECT_VALUE(program_exists(id), true, "the program still exists");
 }

@@ -15,41 +15,41 @@
 
 /*
  * Forks with CLONE_FILES, because a child with its own descriptors would keep a link open that its
- * parent closes. With @taken, a PID in use, the fork fails, but only after the child has inherited
- * the events: the cheapest way to inherit repeatedly.
+ * parent closes. With @used_pid, a PID in use, the fork fails, but only after the child has
+ * inherited the events: the cheapest way to inherit repeatedly.
  */
-static pid_t fork_sharing_files(const pid_t *taken)
+static pid_t fork_sharing_files(const pid_t *used_pid)
 {
 	clone_args args = {};
 
-	args.flags = CLONE_FILES | (taken ? CLONE_VM | CLONE_FS : 0);
+	args.flags = CLONE_FILES | (used_pid ? CLONE_VM | CLONE_FS : 0);
 	args.exit_signal = SIGCHLD;
-	args.set_tid = reinterpret_cast<uintptr_t>(taken);
-	args.set_tid_size = taken ? 1 : 0;
+	args.set_tid = reinterpret_cast<uintptr_t>(used_pid);
+	args.set_tid_size = used_pid ? 1 : 0;
 	return syscall(SYS_clone3, &args, sizeof(args));
 }
 
 static void fork_on(int seconds)
 {
-	constexpr uint64_t ONE_FOR_GOOD = 64;
-	const pid_t taken = getpid();
+	constexpr uint64_t SUCCEED_EVERY = 64;
+	const pid_t used_pid = getpid();
 	uint64_t forks = 0;
 
 	for (Bound bound(seconds); !bound.reached(forks); forks++) {
-		bool for_good = forks % ONE_FOR_GOOD == 0;
-		pid_t pid = fork_sharing_files(for_good ? nullptr : &taken);
+		bool succeeds = forks % SUCCEED_EVERY == 0;
+		pid_t pid = fork_sharing_files(succeeds ? nullptr : &used_pid);
 
 		if (!pid) {
 			hit_times(1);
 			_exit(0);
 		}
-		if (for_good ? pid < 0 : errno != EEXIST)
+		if (succeeds ? pid < 0 : errno != EEXIST)
 			setup_failed("clone3", errno);
-		if (for_good)
+		if (succeeds)
 			waitpid(pid, nullptr, 0);
 	}
 	note("%lu forks", forks);
-	EXPECT_GE(forks, MEETINGS, "forks during the race");
+	EXPECT_GE(forks, MIN_OVERLAPS, "forks during the race");
 }
 
 static constexpr int FORK_SECONDS = 10;
@@ -97,7 +97,7 @@ static void race_fork(Forker forker)
 		detached = detaching.rounds();
 	}
 	note("%lu detaches", detached);
-	EXPECT_GE(detached, MEETINGS, "detaches during the race");
+	EXPECT_GE(detached, MIN_OVERLAPS, "detaches during the race");
 }
 
 TEST_OF("oops.detach_fork.task", "C8", "closing a link is safe while the task of its event forks",

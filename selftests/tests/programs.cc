@@ -41,13 +41,13 @@ TEST("programs.context.x", "C1",
 	for (uint64_t i = 1; i <= HITS; i++) {
 		hit(i);
 
-		filter_look look = filter.look();
+		filter_snapshot snapshot = filter.snapshot();
 
-		EXPECT_HEX(look.ip, address_of(hit), "instruction pointer in ctx->regs");
-		EXPECT_VALUE(look.argument, i, "first argument in ctx->regs");
-		EXPECT_HEX(look.addr, address_of(hit), "ctx->addr");
-		EXPECT_VALUE(look.period, 1, "ctx->sample_period");
-		EXPECT_EQ(look.count, i, "hits read by the program");
+		EXPECT_HEX(snapshot.ip, address_of(hit), "instruction pointer in ctx->regs");
+		EXPECT_VALUE(snapshot.argument, i, "first argument in ctx->regs");
+		EXPECT_HEX(snapshot.addr, address_of(hit), "ctx->addr");
+		EXPECT_VALUE(snapshot.period, 1, "ctx->sample_period");
+		EXPECT_EQ(snapshot.count, i, "hits read by the program");
 	}
 }
 
@@ -61,11 +61,11 @@ TEST("programs.context.w8", "C1",
 	for (uint64_t i = 1; i <= HITS; i++) {
 		watched = i;
 
-		filter_look look = filter.look();
+		filter_snapshot snapshot = filter.snapshot();
 
-		EXPECT_HEX(look.addr, address_of(&watched), "ctx->addr");
-		EXPECT_VALUE(look.period, 1, "ctx->sample_period");
-		EXPECT_EQ(look.count, i, "hits read by the program");
+		EXPECT_HEX(snapshot.addr, address_of(&watched), "ctx->addr");
+		EXPECT_VALUE(snapshot.period, 1, "ctx->sample_period");
+		EXPECT_EQ(snapshot.count, i, "hits read by the program");
 	}
 }
 
@@ -84,10 +84,10 @@ TEST("programs.context.period", "C1",
 	for (uint64_t i = 1; i <= HITS; i++) {
 		hit(i);
 		EXPECT_EQ(filter.runs(), i / PERIOD, "runs of the program");
-		EXPECT_VALUE(filter.look().argument, i / PERIOD * PERIOD,
+		EXPECT_VALUE(filter.snapshot().argument, i / PERIOD * PERIOD,
 			     "the argument that the program saw last");
 	}
-	EXPECT_VALUE(filter.look().period, PERIOD, "ctx->sample_period");
+	EXPECT_VALUE(filter.snapshot().period, PERIOD, "ctx->sample_period");
 }
 
 TEST("programs.value", "C1",
@@ -228,12 +228,13 @@ TEST("programs.stack", "C1",
 		event.enable(filter);
 		hit(0);
 
-		filter_look look = filter.look();
+		filter_snapshot snapshot = filter.snapshot();
 
-		EXPECT_GT(look.stack_bytes, 0, "bytes from bpf_get_stack()");
-		EXPECT_HEX(look.stack[c.first], address_of(hit), "innermost frame");
+		EXPECT_GT(snapshot.stack_bytes, 0, "bytes from bpf_get_stack()");
+		EXPECT_HEX(snapshot.stack[c.first], address_of(hit), "innermost frame");
 		if (c.first)
-			EXPECT_HEX(look.stack[0], uint64_t(PERF_CONTEXT_USER), "kind of frames");
+			EXPECT_HEX(snapshot.stack[0], uint64_t(PERF_CONTEXT_USER),
+				   "kind of frames");
 	}
 }
 
@@ -242,7 +243,7 @@ TEST("programs.stack", "C1",
  * callchain of the sample: for the event with @other_attr, or for the program itself.
  */
 static void check_callchain(Program program, perf_event_attr other_attr,
-			    bool (*unwound)(const filter_look &look))
+			    bool (*unwound)(const filter_snapshot &snapshot))
 {
 	Filter filter(program);
 	Event event(with_user_callchain(breakpoint(hit))), other(other_attr);
@@ -255,7 +256,7 @@ static void check_callchain(Program program, perf_event_attr other_attr,
 	event.enable(filter);
 	for (uint64_t i = 0; i < HITS; i++) {
 		hit(i);
-		EXPECT_TRUE(unwound(filter.look()),
+		EXPECT_TRUE(unwound(filter.snapshot()),
 			    "the program caused another stack to be unwound");
 	}
 	event.disable();
@@ -270,7 +271,7 @@ TEST("programs.callchain.frame", "C2",
      "bpf_get_stack() of one frame does not shorten the callchain of the sample")
 {
 	check_callchain(Program::GETS_FRAME, software(PERF_COUNT_SW_DUMMY),
-			[](auto &look) { return look.stack_bytes > 0; });
+			[](auto &snapshot) { return snapshot.stack_bytes > 0; });
 }
 
 TEST("programs.callchain.output", "C2",
@@ -278,21 +279,21 @@ TEST("programs.callchain.output", "C2",
 {
 	check_callchain(Program::OUTPUTS_SAMPLE,
 			with_kernel_callchain(software(PERF_COUNT_SW_BPF_OUTPUT)),
-			[](auto &look) { return look.err == 0; });
+			[](auto &snapshot) { return snapshot.err == 0; });
 }
 
 TEST("programs.callchain.event", "C2",
      "an accepted hit keeps its own callchain when another event overflows while the program runs")
 {
 	check_callchain(Program::PRINTS, with_kernel_callchain(traced_prints()),
-			[](auto &look) { return look.err > 0; });
+			[](auto &snapshot) { return snapshot.err > 0; });
 }
 
 TEST("programs.callchain.task_stack", "C2",
      "an accepted hit keeps its own callchain when the program calls bpf_get_task_stack()")
 {
 	check_callchain(Program::GETS_TASK_STACK, software(PERF_COUNT_SW_DUMMY),
-			[](auto &look) { return look.err > 0; });
+			[](auto &snapshot) { return snapshot.err > 0; });
 }
 
 /*
@@ -313,7 +314,7 @@ static perf_event_attr with_sample()
 
 static void expect_sample(const Filter &filter, const perf_event_attr &attr)
 {
-	EXPECT_HEX(filter.look().sample_flags & attr.sample_type, attr.sample_type,
+	EXPECT_HEX(filter.snapshot().sample_flags & attr.sample_type, attr.sample_type,
 		   "PERF_SAMPLE_* bits of the sample that are filled in");
 }
 
@@ -561,9 +562,9 @@ TEST("programs.cookie", "C7",
 	other.enable();
 	for (uint64_t i = 0; i < HITS; i++) {
 		hit(i);
-		EXPECT_HEX(filter.look().cookie, COOKIE, "cookie of the first event");
+		EXPECT_HEX(filter.snapshot().cookie, COOKIE, "cookie of the first event");
 		hit_other(i);
-		EXPECT_HEX(filter.look().cookie, OTHER, "cookie of the second event");
+		EXPECT_HEX(filter.snapshot().cookie, OTHER, "cookie of the second event");
 	}
 }
 
@@ -579,11 +580,11 @@ TEST("programs.cookie.replaced", "C7",
 		Fd link = filter.link(event, &err, cookie);
 
 		hit(0);
-		EXPECT_HEX(filter.look().cookie, cookie, "cookie of the link");
+		EXPECT_HEX(filter.snapshot().cookie, cookie, "cookie of the link");
 	}
 	event.must_attach(filter);
 	hit(0);
-	EXPECT_HEX(filter.look().cookie, 0, "cookie of an attachment by ioctl");
+	EXPECT_HEX(filter.snapshot().cookie, 0, "cookie of an attachment by ioctl");
 	EXPECT_EQ(filter.runs(), 4, "runs of the program");
 }
 

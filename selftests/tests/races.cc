@@ -75,7 +75,7 @@ template <typename Batch> static void race_detach(const Event &event, int there,
 	note("%lu of %lu hits lost, %lu detaches", lost, hits, detached);
 	EXPECT_EQ(lost, 0, "hits lost");
 	if (!lost)
-		EXPECT_GE(detached, MEETINGS, "detaches during the race");
+		EXPECT_GE(detached, MIN_OVERLAPS, "detaches during the race");
 	EXPECT_EQ(event.count(), hits, "hits counted");
 }
 
@@ -181,7 +181,7 @@ TEST("races.opened.sigtrap", "C6",
 	note("%lu of %lu hits lost, %lu events opened", lost, hits, opened.load());
 	EXPECT_EQ(lost, 0, "hits lost");
 	if (!lost)
-		EXPECT_GE(opened, MEETINGS, "events opened during the race");
+		EXPECT_GE(opened, MIN_OVERLAPS, "events opened during the race");
 	EXPECT_EQ(Signals::count(SIGTRAP), hits, "SIGTRAPs");
 	EXPECT_EQ(event.count(), hits, "hits counted");
 }
@@ -371,7 +371,7 @@ static void check_turned_on_elsewhere(TurnedOn how)
 
 	const Bound bound(SECONDS, 100'000);
 
-	while (counted == hits && (turned_on < MEETINGS || !bound.reached(hits))) {
+	while (counted == hits && (turned_on < MIN_OVERLAPS || !bound.reached(hits))) {
 		hit_and_wait();
 		/* After ENABLE the event has no limit. */
 		if (!by_refresh && counted == hits) {
@@ -381,7 +381,7 @@ static void check_turned_on_elsewhere(TurnedOn how)
 	}
 	note("%llu hits", (unsigned long long)hits);
 	EXPECT_EQ(counted, hits, "hits counted by the re-enabled event");
-	EXPECT_GE(turned_on, MEETINGS, "times that the other CPU re-enabled the event");
+	EXPECT_GE(turned_on, MIN_OVERLAPS, "times that the other CPU re-enabled the event");
 }
 
 TEST_OF("races.refresh", "C10",
@@ -442,7 +442,7 @@ TEST("races.exit", "C6",
 	}
 	note("%lu signals of %lu hits, %lu exits", Signals::count(SETSIG), hits, ended.load());
 	EXPECT_EQ(Signals::count(SETSIG), hits, "signals");
-	EXPECT_GE(ended.load(), MEETINGS, "children that have exited");
+	EXPECT_GE(ended.load(), MIN_OVERLAPS, "children that have exited");
 }
 
 TEST("races.attach", "C8",
@@ -454,18 +454,18 @@ TEST("races.attach", "C8",
 	const int there = two_cpus().there;
 	Filter filter;
 	Event event(breakpoint(hit));
-	std::atomic<uint64_t> attached = 0, refused = 0, together = 0, having = 0, failed = 0;
+	std::atomic<uint64_t> attached = 0, refused = 0, together = 0, holders = 0, failed = 0;
 	auto round = [&](uint64_t) {
 		int err;
 		Fd link = filter.link(event, &err);
 
 		if (link.valid()) {
-			together += having++ > 0;
+			together += holders++ > 0;
 			attached++;
 			/* Give a thread that attached at the same time a chance to return. */
 			for (int i = 0; i < 500; i++)
 				asm volatile("");
-			having--;
+			holders--;
 		} else {
 			(err == EEXIST ? refused : failed)++;
 		}
@@ -479,7 +479,7 @@ TEST("races.attach", "C8",
 	}
 	note("%lu attached, %lu refused", attached.load(), refused.load());
 	if (!together)
-		EXPECT_GE(attached.load(), MEETINGS, "attachments");
+		EXPECT_GE(attached.load(), MIN_OVERLAPS, "attachments");
 	EXPECT_EQ(together, 0, "attachments that succeeded while the other one was attached");
 	EXPECT_EQ(failed, 0, "attachments that failed with an errno other than EEXIST");
 }
@@ -532,7 +532,7 @@ TEST("races.bpf_syscall", "C6",
 	}
 	note("%lu of %lu hits lost, %lu calls of bpf()", hits - runs, hits, lookups);
 	if (runs == hits)
-		EXPECT_GE(lookups, MEETINGS, "calls of bpf() during the race");
+		EXPECT_GE(lookups, MIN_OVERLAPS, "calls of bpf() during the race");
 	EXPECT_EQ(runs, hits, "runs of the program");
 	EXPECT_EQ(samples, hits, "samples");
 }
@@ -578,18 +578,18 @@ TEST("races.bpf_syscall.leader", "C6",
 			setup_failed("bpf_map_lookup_elem", errno);
 	other.join();
 	note("%lu calls of bpf()", calls);
-	EXPECT_GE(calls, MEETINGS, "calls of bpf() during the race");
+	EXPECT_GE(calls, MIN_OVERLAPS, "calls of bpf() during the race");
 }
 
 static constexpr uint64_t COOKIE = 0xC00C'1E00'0000'0001;
 
-struct Looked {
+struct CookieCounts {
 	uint64_t runs = 0, wrong = 0, attached = 0;
 };
 
 /* Each program is always attached with the same cookie, which it reads twice, @ns apart. */
-static void race_cookies(Looked *looked, int there, uint64_t races, int seconds, uint64_t batch,
-			 uint64_t ns)
+static void race_cookies(CookieCounts *totals, int there, uint64_t races, int seconds,
+			 uint64_t batch, uint64_t ns)
 {
 	constexpr int PROGRAMS = 3;
 	Filter filters[PROGRAMS] = { Filter(Program::CHECKS_COOKIE), Filter(Program::CHECKS_COOKIE),
@@ -620,30 +620,30 @@ static void race_cookies(Looked *looked, int there, uint64_t races, int seconds,
 		for (Bound bound(seconds, races); !wrong && !bound.reached(hits); hits += batch) {
 			hit_times(batch);
 			for (const Filter &filter : filters)
-				wrong += filter.look().wrong_cookies;
+				wrong += filter.snapshot().wrong_cookies;
 		}
-		looked->attached += attaching.rounds();
+		totals->attached += attaching.rounds();
 	}
 	for (const Filter &filter : filters)
 		runs += filter.runs();
 	EXPECT_GT(runs, 0, "runs of the programs");
 	EXPECT_EQ(event.count(), hits, "hits counted");
-	looked->runs += runs;
-	looked->wrong += wrong;
+	totals->runs += runs;
+	totals->wrong += wrong;
 }
 
 /* Slow programs still run when the next one is attached. Then make hits as fast as possible. */
 static void check_cookies()
 {
 	const int there = two_cpus().there;
-	Looked looked;
+	CookieCounts totals;
 
-	race_cookies(&looked, there, 100'000, 3, 10, 200'000);
-	race_cookies(&looked, there, 1'000'000, 16, 1000, 0);
-	note("%lu of %lu runs with a wrong cookie, %lu attachments", looked.wrong, looked.runs,
-	     looked.attached);
-	EXPECT_EQ(looked.wrong, 0, "runs that saw a cookie of another attachment");
-	EXPECT_GE(looked.attached, MEETINGS, "attachments during the race");
+	race_cookies(&totals, there, 100'000, 3, 10, 200'000);
+	race_cookies(&totals, there, 1'000'000, 16, 1000, 0);
+	note("%lu of %lu runs with a wrong cookie, %lu attachments", totals.wrong, totals.runs,
+	     totals.attached);
+	EXPECT_EQ(totals.wrong, 0, "runs that saw a cookie of another attachment");
+	EXPECT_GE(totals.attached, MIN_OVERLAPS, "attachments during the race");
 }
 
 /* Takes 19 s, and loads six programs, which takes more than 1 s each with KCSAN. */

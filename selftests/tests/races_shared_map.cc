@@ -89,13 +89,13 @@ static void churn_stacks(Churn &c)
 }
 
 /* bpf(2) has no operation on a ring buffer, so use another map. */
-static void churn_beside(Churn &c)
+static void churn_other_map(Churn &c)
 {
-	static const Fd beside(bpf_map_create(BPF_MAP_TYPE_ARRAY, nullptr, sizeof(uint32_t),
-					      4 * SHARED_VALUE, 1, nullptr));
+	static const Fd other_map(bpf_map_create(BPF_MAP_TYPE_ARRAY, nullptr, sizeof(uint32_t),
+						 4 * SHARED_VALUE, 1, nullptr));
 	uint32_t key = 0;
 
-	bpf_map_lookup_elem(beside.get(), &key, c.values.data());
+	bpf_map_lookup_elem(other_map.get(), &key, c.values.data());
 }
 
 /* The keys of task storage are pidfds. */
@@ -170,7 +170,7 @@ static const struct Shared {
 	{ "lpm_trie", "an LPM trie", churn_trie, write_watched },
 	{ "queue", "a queue", churn_queue, write_watched },
 	{ "stack", "a stack", churn_queue, write_watched },
-	{ "ringbuf", "a BPF ring buffer", churn_beside, write_watched },
+	{ "ringbuf", "a BPF ring buffer", churn_other_map, write_watched },
 	{ "stack_map", "a map of stack traces", churn_stacks, write_watched },
 	{ "build_ids", "a map of stack traces with build IDs", churn_stacks, fault, true },
 	{ "task_storage", "task storage", churn_tasks, write_watched },
@@ -243,13 +243,13 @@ private:
 static void check_shared(const Shared &shared)
 {
 	constexpr uint64_t ENOUGH = 100'000;
-	constexpr uint64_t ENOUGH_MEETINGS = 20;
+	constexpr uint64_t MIN_PREEMPTIONS = 20;
 	constexpr double SECONDS = 9;
 	const int cpu = usable_cpus().front();
 	Sharing program(shared.name);
 	std::atomic<bool> stop = false;
 	std::atomic<uint64_t> rounds = 0;
-	uint64_t hits = 0, counted = 0, meetings = 0;
+	uint64_t hits = 0, counted = 0, preemptions = 0;
 	Pipe pipe;
 
 	program.prepare();
@@ -276,7 +276,7 @@ static void check_shared(const Shared &shared)
 		for (Bound bound(SECONDS, ENOUGH);
 		     program.globals()->runs >= counted && !bound.reached(hits);) {
 			usleep(50 + hits % 201);
-			meetings++;
+			preemptions++;
 			hits += shared.hits(pipe.in.get(), pipe.out.get());
 			counted = event.count();
 			program.empty();
@@ -292,13 +292,14 @@ static void check_shared(const Shared &shared)
 	uint64_t runs = program.globals()->runs, wrong = program.globals()->wrong;
 
 	note("%lu of %lu hits lost, %lu rounds of bpf(), preempted %lu times", counted - runs,
-	     counted, rounds.load(), meetings);
+	     counted, rounds.load(), preemptions);
 	if (wrong)
 		note("%lu times a helper failed, the last time with %ld", wrong,
-		     long(program.globals()->said));
+		     long(program.globals()->last_error));
 	EXPECT_GE(counted, hits, "hits counted");
 	if (runs == counted)
-		EXPECT_GE(meetings, ENOUGH_MEETINGS, "times that the task in bpf() was preempted");
+		EXPECT_GE(preemptions, MIN_PREEMPTIONS,
+			  "times that the task in bpf() was preempted");
 	EXPECT_EQ(runs, counted, "runs of the program");
 	EXPECT_EQ(wrong, 0, "runs whose helpers failed");
 }

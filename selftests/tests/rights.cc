@@ -58,13 +58,13 @@ constexpr int NEVER = 4, ALWAYS = -2; /* as levels of perf_event_paranoid */
 
 /*
  * An action and the rights that it requires: any process may do it if perf_event_paranoid is below
- * @refused_from; otherwise it requires all capabilities of one of the sets in @takes.
+ * @refused_from; otherwise it requires all capabilities of one of the sets in @capability_sets.
  */
 static const struct Right {
 	const char *name, *says;
 	int (*act)(const Scene &scene); /* 0 or errno */
 	int refused_from;
-	std::vector<uint64_t> takes;
+	std::vector<uint64_t> capability_sets;
 	bool opens; /* it opens an event, which Debian restricts at level 3 */
 } rights[] = {
 	{ "open",
@@ -156,7 +156,7 @@ static bool allowed(const Right &right, uint64_t capabilities, int level, bool l
 		return false;
 	if (level < right.refused_from)
 		return true;
-	return std::any_of(right.takes.begin(), right.takes.end(),
+	return std::any_of(right.capability_sets.begin(), right.capability_sets.end(),
 			   [&](uint64_t set) { return (capabilities & set) == set; });
 }
 
@@ -338,7 +338,7 @@ TEST("rights.kernel_hits", "C15", "a program does not run on hits that its event
 		/* At least, because the kernel may write byte by byte. */
 		EXPECT_GE(filter.runs(), 2 * HITS,
 			  "runs of the program, hits in kernel mode included");
-		EXPECT_FALSE(in_user_space(filter.look().ip), "the last hit was in user mode");
+		EXPECT_FALSE(in_user_space(filter.snapshot().ip), "the last hit was in user mode");
 	}
 
 	const uint64_t before = filter.runs();
@@ -352,7 +352,7 @@ TEST("rights.kernel_hits", "C15", "a program does not run on hits that its event
 		ring.drain();
 		EXPECT_EQ(event.count(), HITS, "hits counted");
 		EXPECT_EQ(filter.runs() - before, HITS, "runs of the program");
-		EXPECT_TRUE(in_user_space(filter.look().ip), "the last hit was in user mode");
+		EXPECT_TRUE(in_user_space(filter.snapshot().ip), "the last hit was in user mode");
 		EXPECT_EQ(ring.samples(), HITS, "samples");
 	});
 }
@@ -382,7 +382,7 @@ static uint64_t kernel_addresses(const Filter &filter, bool exclude_kernel)
 		for (int spin = 0; spin < 20'000; spin++)
 			asm volatile("");
 		if (filter.runs() > runs)
-			seen += !in_user_space(filter.look().ip);
+			seen += !in_user_space(filter.snapshot().ip);
 	}
 	EXPECT_GT(filter.runs(), runs, "runs of the program");
 	return seen;
@@ -433,31 +433,31 @@ TEST("rights.modify", "C15",
 	}
 }
 
-constexpr int CAME_BACK = 1 << 7; /* set in a valid exit code */
-static uint64_t goes_to, revealed;
-static sigjmp_buf came_back;
+constexpr int RETURNED = 1 << 7; /* set in a valid exit code */
+static uint64_t jump_target, revealed;
+static sigjmp_buf after_fault;
 
 /*
  * A signal handler returns to @address in the kernel, with the flag of a hit set in its frame.
- * Returns the flag in the frame of the SIGSEGV that follows, and CAME_BACK.
+ * Returns the flag in the frame of the SIGSEGV that follows, and RETURNED.
  */
 static int revealed_at(uint64_t address)
 {
-	const Handler claims(SIGUSR1, [](int, siginfo_t *, void *context) {
-		pc_of(*static_cast<ucontext_t *>(context)) = goes_to;
-		flags_of(*static_cast<ucontext_t *>(context)) |= HIT_IN_FRAME;
+	const Handler jumps(SIGUSR1, [](int, siginfo_t *, void *context) {
+		pc_of(*static_cast<ucontext_t *>(context)) = jump_target;
+		flags_of(*static_cast<ucontext_t *>(context)) |= HIT_FLAGS;
 	});
 	const Handler fails(SIGSEGV, [](int, siginfo_t *, void *context) {
-		revealed = flags_of(*static_cast<ucontext_t *>(context)) & HIT_IN_FRAME;
-		siglongjmp(came_back, 1);
+		revealed = flags_of(*static_cast<ucontext_t *>(context)) & HIT_FLAGS;
+		siglongjmp(after_fault, 1);
 	});
 
-	goes_to = address;
-	if (!sigsetjmp(came_back, 1)) {
+	jump_target = address;
+	if (!sigsetjmp(after_fault, 1)) {
 		raise(SIGUSR1);
 		fail("expected SIGSEGV, got none: executing kernel address %#lx", address);
 	}
-	return CAME_BACK | revealed >> 16;
+	return RETURNED | revealed >> 16;
 }
 
 TEST("rights.kernel_breakpoint", "C15",
@@ -480,7 +480,7 @@ TEST("rights.kernel_breakpoint", "C15",
 	};
 	const int nothing = reveal();
 
-	EXPECT_TRUE(nothing & CAME_BACK, "the process returned from the kernel address");
+	EXPECT_TRUE(nothing & RETURNED, "the process returned from the kernel address");
 	for (const perf_event_attr &attr : { executed, written }) {
 		Event event(attr, -1, usable_cpus().front());
 
@@ -501,7 +501,7 @@ TEST("rights.breakpoint_of_others", "C15",
 	Gate watched;
 	Child child([&] {
 		const Handler handler(SIGUSR1, [](int, siginfo_t *, void *context) {
-			in_frame |= flags_of(*static_cast<ucontext_t *>(context)) & HIT_IN_FRAME;
+			in_frame |= flags_of(*static_cast<ucontext_t *>(context)) & HIT_FLAGS;
 			signals++;
 		});
 
@@ -518,6 +518,6 @@ TEST("rights.breakpoint_of_others", "C15",
 	watched.open();
 	EXPECT_STATUS(child.wait(), W_EXITCODE(1, 0),
 		      "the child, whose exit code is its number of signals");
-	EXPECT_HEX(in_frame, TAKES_HIT_FROM_FRAME ? HIT_IN_FRAME : 0,
+	EXPECT_HEX(in_frame, SIGRETURN_RESTORES_HIT_FLAGS ? HIT_FLAGS : 0,
 		   "what the signal frame reveals");
 }

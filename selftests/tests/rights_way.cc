@@ -282,7 +282,7 @@ static Tried file_capabilities(int)
 
 static void pin(const Uses &uses)
 {
-	if (!mount_for_us("bpf", bpffs))
+	if (!mount_privately("bpf", bpffs))
 		unavailable("bpffs cannot be mounted");
 	if (bpf_obj_pin(uses.prog_fd(), pinned_program) ||
 	    bpf_obj_pin(bpf_map__fd(uses->maps.bss), pinned_globals))
@@ -300,7 +300,7 @@ static void give_capabilities(const Uses &)
 		.data = { { uint32_t(BPF | PERFMON), 0 }, { (BPF | PERFMON) >> 32, 0 } },
 	};
 
-	if (!mount_for_us("tmpfs", "/run", "mode=755") || chdir("/run"))
+	if (!mount_privately("tmpfs", "/run", "mode=755") || chdir("/run"))
 		setup_failed("mount of a tmpfs", errno);
 	std::ofstream("debugger", std::ios::binary)
 		<< std::ifstream("/proc/self/exe", std::ios::binary).rdbuf();
@@ -444,7 +444,7 @@ TEST("rights.lent", "C15",
 
 		paranoid.set(2);
 		id = info_of_program(uses.prog_fd()).id;
-		if (!mount_for_us("bpf", bpffs, "mode=700"))
+		if (!mount_privately("bpf", bpffs, "mode=700"))
 			unavailable("bpffs cannot be mounted");
 		in_child([&] {
 			become(NOBODY, 0);

@@ -177,9 +177,9 @@ static void check(Program program)
 			for (bool first : { true, false }) {
 				compare(kind, sample_type, filter, first);
 				/* Error codes are negative; the other programs leave 0. */
-				EXPECT_GE(filter.look().stack_id, 0,
+				EXPECT_GE(filter.snapshot().stack_id, 0,
 					  "as return value of bpf_get_stackid()");
-				EXPECT_GE(filter.look().stack_bytes, 0,
+				EXPECT_GE(filter.snapshot().stack_bytes, 0,
 					  "as return value of bpf_get_stack()");
 			}
 	}

@@ -272,7 +272,7 @@ TEST("signals.limit.late", "C2",
  * off. Here the breakpoint is on a kernel function that runs, with interrupts off, for each event
  * of a group that is disabled.
  */
-static void check_limit_with_interrupts_off(const perf_event_attr &attr, bool takes_program)
+static void check_limit_with_interrupts_off(const perf_event_attr &attr, bool can_attach)
 {
 	constexpr int MEMBERS = 5;
 	const perf_event_attr member = software(PERF_COUNT_SW_DUMMY);
@@ -281,7 +281,7 @@ static void check_limit_with_interrupts_off(const perf_event_attr &attr, bool ta
 	run_on(cpu);
 
 	for (bool attached : { false, true }) {
-		if (attached && !takes_program)
+		if (attached && !can_attach)
 			break;
 
 		Filter filter;
@@ -413,12 +413,12 @@ TEST("signals.behind_lazy_work", "C6",
 	constexpr uint64_t TRIES = 10;
 	Fd messages(open(kmsg, O_WRONLY | O_CLOEXEC));
 	Child reader([] {
-		Fd to_come(open(kmsg, O_RDONLY | O_CLOEXEC));
+		Fd log(open(kmsg, O_RDONLY | O_CLOEXEC));
 		char text[1024];
 
-		lseek(to_come.get(), 0, SEEK_END);
+		lseek(log.get(), 0, SEEK_END);
 		/* EPIPE: the reader was too slow, and some messages were overwritten. */
-		while (read(to_come.get(), text, sizeof(text)) >= 0 || errno == EPIPE)
+		while (read(log.get(), text, sizeof(text)) >= 0 || errno == EPIPE)
 			;
 		return 1;
 	});
@@ -473,13 +473,13 @@ TEST("signals.realtime", "C6", "a real-time task receives one signal for each hi
 TEST("signals.preempted", "C6",
      "a hit of a task that preempts the thread sending the event's signal sends another signal")
 {
-	constexpr uint64_t TRIES = 2 * MEETINGS, COOKIE = 1;
+	constexpr uint64_t TRIES = 2 * MIN_OVERLAPS, COOKIE = 1;
 	constexpr int ENOUGH_MILLISECONDS = 500;
 	const int cpu = usable_cpus().front();
 	perf_event_attr attr = breakpoint(hit);
 	Filter filter(Program::CHECKS_COOKIE);
 	Signals signals({ SETSIG });
-	uint64_t met = 0, lost = 0;
+	uint64_t overlaps = 0, lost = 0;
 
 	attr.exclude_kernel = 0;
 	run_on(cpu);
@@ -498,24 +498,24 @@ TEST("signals.preempted", "C6",
 		hit(i);
 		usleep(200);
 
-		const bool sends = filter.runs() > runs && Signals::count(SETSIG) == before;
+		const bool was_sending = filter.runs() > runs && Signals::count(SETSIG) == before;
 
 		hit(i);
 		for (int ms = 0; ms < ENOUGH_MILLISECONDS && Signals::count(SETSIG) < before + 2;
 		     ms++)
 			usleep(1000);
-		met += sends;
-		lost += sends && Signals::count(SETSIG) != before + 2;
+		overlaps += was_sending;
+		lost += was_sending && Signals::count(SETSIG) != before + 2;
 	}
-	note("%llu hits while a signal was being sent", (unsigned long long)met);
+	note("%llu hits while a signal was being sent", (unsigned long long)overlaps);
 	EXPECT_EQ(lost, 0, "hits without a signal");
 	if (kernel_is_realtime() && !lost)
-		EXPECT_GE(met, MEETINGS, "hits while a signal was being sent");
+		EXPECT_GE(overlaps, MIN_OVERLAPS, "hits while a signal was being sent");
 }
 
 static constexpr uint64_t SIG_DATA = 0x123456789abcdef0;
 
-static perf_event_attr trapping(perf_event_attr attr)
+static perf_event_attr with_sig_data(perf_event_attr attr)
 {
 	attr = with_sigtrap(attr);
 	attr.sig_data = SIG_DATA;
@@ -540,7 +540,7 @@ TEST("signals.sigtrap.siginfo", "C2",
 		for (bool attached : { false, true }) {
 			Filter filter;
 			Signals signals({ SIGTRAP });
-			Event event(trapping(kind.attr));
+			Event event(with_sig_data(kind.attr));
 
 			enable(event, filter, { attached, 1 });
 			for (uint64_t i = 0; i < HITS; i++)
@@ -562,7 +562,7 @@ TEST("signals.sigtrap.blocked.rejected", "C1", "rejected hits leave no SIGTRAP p
 {
 	Filter filter;
 	Signals signals({ SIGTRAP });
-	Event event(trapping(breakpoint(hit)));
+	Event event(with_sig_data(breakpoint(hit)));
 
 	event.enable(filter);
 	block(SIGTRAP);
@@ -579,7 +579,7 @@ TEST("signals.sigtrap.blocked.accepted", "C2",
 	for (bool attached : { false, true }) {
 		Filter filter;
 		Signals signals({ SIGTRAP });
-		Event event(trapping(breakpoint(hit)));
+		Event event(with_sig_data(breakpoint(hit)));
 
 		enable(event, filter, { attached, 1 });
 		block(SIGTRAP);
@@ -809,7 +809,7 @@ TEST("signals.sigtrap.by_register", "C1",
 	constexpr uint64_t WANTED = 3, KINDS = 4;
 	Filter filter;
 	Signals signals({ SIGTRAP });
-	Event event(trapping(breakpoint(hit)));
+	Event event(with_sig_data(breakpoint(hit)));
 	uint64_t wrong = 0;
 
 	filter.returns_if(1, FILTER_ARGUMENT, WANTED);
@@ -828,13 +828,13 @@ TEST("signals.sigtrap.unhandled", "C1",
      "without a handler, SIGTRAP terminates the task at the first accepted hit, not before")
 {
 	/* Skip the test here, not in the children, if the kernel lacks what they need. */
-	const Event skips(trapping(breakpoint(hit)));
+	const Event skips(with_sig_data(breakpoint(hit)));
 	const Fd loads = load_least(0);
 
 	for (uint32_t verdict : { 0, 1 }) {
 		Child child([=] {
 			Filter filter;
-			Event event(trapping(breakpoint(hit)));
+			Event event(with_sig_data(breakpoint(hit)));
 
 			filter.returns(verdict);
 			event.enable(filter);

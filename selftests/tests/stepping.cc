@@ -430,7 +430,7 @@ void emulated_2();
 TEST("stepping.emulated", "C13",
      "the step over an instruction that the kernel emulates ends at the next instruction")
 {
-	if (!HITS_BEHIND_EMULATED)
+	if (!HITS_AFTER_EMULATED)
 		unavailable("no hit after an emulated instruction, see Known issues");
 
 	CountingEvent emulated(breakpoint(emulated_1)), next(breakpoint(emulated_2));

@@ -271,7 +271,7 @@ TEST("stepping.handler.goes_elsewhere", "C13",
 	EXPECT_EQ(hits.count(), HITS, "hits counted");
 	EXPECT_EQ(handled, HITS, "signals");
 	EXPECT_EQ(skipped.count(), 0, "executions of the skipped instruction");
-	EXPECT_EQ(next.count(), TAKES_HIT_FROM_FRAME ? 0 : HITS,
+	EXPECT_EQ(next.count(), SIGRETURN_RESTORES_HIT_FLAGS ? 0 : HITS,
 		  "hits at the address where it continues");
 }
 
@@ -311,7 +311,7 @@ TEST("stepping.handler.forged", "C13",
 	const Handler handler(SETSIG, [](int, siginfo_t *, void *context) {
 		count_signal(0, nullptr, nullptr);
 		pc_of(*static_cast<ucontext_t *>(context)) = address(store_1);
-		flags_of(*static_cast<ucontext_t *>(context)) |= HIT_IN_FRAME;
+		flags_of(*static_cast<ucontext_t *>(context)) |= HIT_FLAGS;
 	});
 
 	for (uint32_t i = 0; i < HITS; i++) {
@@ -419,13 +419,13 @@ constexpr uint64_t ROUNDS = 3000;
 
 static std::atomic<uint64_t> abandoned, jumps;
 static std::atomic<int> active, in_timer;
-static Random dice(1);
+static Random rng(1);
 
 static void on_hit(int, siginfo_t *, void *)
 {
 	count(handled, 10 * ROUNDS);
 	active++;
-	switch (dice.below(16)) {
+	switch (rng.below(16)) {
 	case 0:
 		if (in_timer)
 			break;
@@ -450,7 +450,7 @@ static std::atomic<bool> over;
 /* Start the next timer last, so that a slow machine makes progress between two timers. */
 static void on_timer(int, siginfo_t *, void *)
 {
-	constexpr itimerspec SOON = { {}, { 0, 1'700'000 } };
+	constexpr itimerspec DELAY = { {}, { 0, 1'700'000 } };
 
 	other_handled++;
 	in_timer++;
@@ -458,7 +458,7 @@ static void on_timer(int, siginfo_t *, void *)
 	store_1(&words.watched, 0);
 	in_timer--;
 	if (!over)
-		timer_settime(timer, 0, &SOON, nullptr);
+		timer_settime(timer, 0, &DELAY, nullptr);
 }
 
 TEST("stepping.handler.all", "C13",

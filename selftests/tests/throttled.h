@@ -60,7 +60,7 @@ inline void check_group_throttled(perf_event_attr attr, void (*hits)(uint64_t ti
 			    std::max(throttles, ring.records(PERF_RECORD_UNTHROTTLE)))
 				break;
 		}
-		be_rescheduled();
+		force_reschedule();
 		leader.set_period(NEVER);
 
 		uint64_t before = sibling.count();

@@ -377,7 +377,7 @@ void branch_2();
 TEST("tracing.uprobe_on_branch", "C13",
      "a breakpoint at the target of a branch that a uprobe emulates is hit")
 {
-	if (!HITS_BEHIND_EMULATED)
+	if (!HITS_AFTER_EMULATED)
 		unavailable("no hit after an emulated instruction, see Known issues");
 
 	Event probe(uprobe_on(branch_1)), from(breakpoint(branch_1)), to(breakpoint(branch_2));
@@ -588,7 +588,7 @@ TEST("tracing.tracepoint_detach", "C5",
 	});
 	uint64_t batches = 0;
 
-	for (; batches < BATCHES || detached < MEETINGS; batches++) {
+	for (; batches < BATCHES || detached < MIN_OVERLAPS; batches++) {
 		ring.forget();
 		getppid_times(HITS);
 		ring.drain();

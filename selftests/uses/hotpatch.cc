@@ -30,7 +30,7 @@ using Routine = int(uint64_t amount);
 /* The old routine and its data. It calls no function, so the pc of a thread inside is in it. */
 static std::atomic<uint64_t> old_sum;
 
-[[gnu::section("hotpatch_old")]] KEPT_APART static int add(uint64_t amount)
+[[gnu::section("hotpatch_old")]] NOINLINE_NOCLONE static int add(uint64_t amount)
 {
 	int result = 1;
 
@@ -44,7 +44,7 @@ extern const char __start_hotpatch_old[], __stop_hotpatch_old[]; /* from the lin
 /* The new routine and its data. */
 static std::atomic<uint64_t> new_sum, new_calls;
 
-KEPT_APART static int add_and_count(uint64_t amount)
+NOINLINE_NOCLONE static int add_and_count(uint64_t amount)
 {
 	new_sum.fetch_add(amount, std::memory_order_relaxed);
 	new_calls.fetch_add(1, std::memory_order_relaxed);
@@ -67,7 +67,7 @@ static void on_entry(int, siginfo_t *, void *context)
 enum Answer { UNKNOWN, INSIDE, OUTSIDE };
 static thread_local std::atomic<int> *answer;
 
-static void on_question(int, siginfo_t *, void *context)
+static void on_inside_query(int, siginfo_t *, void *context)
 {
 	uintptr_t pc = pc_of(*static_cast<ucontext_t *>(context));
 
@@ -82,7 +82,7 @@ struct Worker {
 	std::atomic<int> answer, tid;
 	std::atomic<uint64_t> patched; /* calls that the new routine served */
 	uint64_t sum, traps; /* the amounts of all calls, and the number of SIGTRAPs */
-	uint64_t out_of_place; /* calls with a wrong SIGTRAP or a wrong result */
+	uint64_t wrong_calls; /* calls with a wrong SIGTRAP or a wrong result */
 };
 
 static void work(Worker &me, const std::atomic<bool> &done, std::latch &started)
@@ -99,8 +99,8 @@ static void work(Worker &me, const std::atomic<bool> &done, std::latch &started)
 		 * A call must trap if and only if the new routine ran: never if the amount is 0,
 		 * always after the change.
 		 */
-		me.out_of_place += traps - before != by_new || (by_new && !amount) ||
-				   (!by_new && amount && me.patched);
+		me.wrong_calls += traps - before != by_new || (by_new && !amount) ||
+				  (!by_new && amount && me.patched);
 		if (by_new)
 			me.patched++;
 	}
@@ -112,13 +112,13 @@ TEST("uses.hotpatch", "C1",
      "not stopped")
 {
 	Uses uses("hotpatch");
-	Handler entry(SIGTRAP, on_entry), question(SIGUSR1, on_question);
+	Handler entry(SIGTRAP, on_entry), query(SIGUSR1, on_inside_query);
 	Event event = event_in_all_threads(breakpoint(add));
 	std::vector<Worker> workers(THREADS);
 	std::vector<std::thread> threads;
 	std::atomic<bool> done = false;
 	std::latch started(THREADS);
-	uint64_t sum = 0, patched = 0, traps = 0, out_of_place = 0;
+	uint64_t sum = 0, patched = 0, traps = 0, wrong_calls = 0;
 
 	event.must_attach(uses);
 	for (Worker &worker : workers)
@@ -149,13 +149,13 @@ TEST("uses.hotpatch", "C1",
 		sum += worker.sum;
 		patched += worker.patched;
 		traps += worker.traps;
-		out_of_place += worker.out_of_place;
+		wrong_calls += worker.wrong_calls;
 	}
 	EXPECT_VALUE(old_sum, 0, "the old sum after the change");
 	EXPECT_VALUE(new_sum, sum, "the new sum");
 	EXPECT_EQ(new_calls, patched, "calls of the new routine");
 	EXPECT_EQ(traps, patched, "SIGTRAPs for calls of the new routine");
-	EXPECT_EQ(out_of_place, 0, "calls with a wrong SIGTRAP or a wrong result");
+	EXPECT_EQ(wrong_calls, 0, "calls with a wrong SIGTRAP or a wrong result");
 	EXPECT_EQ(event.count(), uses.globals()->hotpatch_calls,
 		  "hits counted, as many as runs of the program");
 }

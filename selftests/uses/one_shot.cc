@@ -28,8 +28,8 @@ static constexpr uint64_t THREADS = 8, EVERY = 4, SMALL = 16, LARGE = 4096;
 struct Seen {
 	int fd; /* of the thread's event */
 	uint64_t signals, calls; /* and the calls that these signals stand for */
-	uint64_t strange; /* signals for another thread's event */
-	uint64_t out_of_place; /* calls with a missing or unexpected signal */
+	uint64_t misdirected; /* signals for another thread's event */
+	uint64_t signal_mismatches; /* calls with a missing or unexpected signal */
 };
 
 static thread_local Seen seen;
@@ -38,7 +38,7 @@ static void on_sample(int, siginfo_t *info, void *)
 {
 	uint64_t calls = 0;
 
-	seen.strange += info->si_code <= 0 || info->si_fd != seen.fd;
+	seen.misdirected += info->si_code <= 0 || info->si_fd != seen.fd;
 	if (read(info->si_fd, &calls, sizeof(calls)) == sizeof(calls))
 		seen.calls += calls;
 	ioctl(info->si_fd, PERF_EVENT_IOC_RESET, 0);
@@ -55,7 +55,7 @@ static void call(bool only_large)
 		const uint64_t before = seen.signals;
 
 		hit(large ? LARGE : SMALL);
-		seen.out_of_place += seen.signals - before != (large || !only_large);
+		seen.signal_mismatches += seen.signals - before != (large || !only_large);
 	}
 }
 
@@ -70,7 +70,7 @@ static void sample(const Uses *uses)
 	std::vector<pid_t> tids(THREADS);
 	std::vector<Seen> of_thread(THREADS);
 	std::barrier started(THREADS + 1), armed(THREADS + 1);
-	uint64_t wrong_threads = 0, calls = 0, samples = 0, strange = 0, out_of_place = 0;
+	uint64_t wrong_threads = 0, calls = 0, samples = 0, misdirected = 0, signal_mismatches = 0;
 
 	for (uint64_t i = 0; i < THREADS; i++)
 		threads.emplace_back([&, i] {
@@ -102,12 +102,12 @@ static void sample(const Uses *uses)
 		wrong_threads += its.signals != wanted;
 		calls += its.calls + events[i].count();
 		samples += rings[i].samples();
-		strange += its.strange;
-		out_of_place += its.out_of_place;
+		misdirected += its.misdirected;
+		signal_mismatches += its.signal_mismatches;
 	}
 	EXPECT_EQ(wrong_threads, 0, "threads without exactly one signal per accepted hit");
-	EXPECT_EQ(out_of_place, 0, "calls with a missing or unexpected signal");
-	EXPECT_EQ(strange, 0, "signals for another thread's event");
+	EXPECT_EQ(signal_mismatches, 0, "calls with a missing or unexpected signal");
+	EXPECT_EQ(misdirected, 0, "signals for another thread's event");
 	EXPECT_EQ(samples, THREADS * wanted, "samples");
 	EXPECT_EQ(calls, THREADS * HITS, "hits counted");
 }

@@ -23,7 +23,7 @@
 /* Two routines that spend time, in separate sections whose bounds the linker defines. */
 #define SPIN_IN(name)                                                                              \
 	extern const char __start_##name[], __stop_##name[];                                       \
-	[[gnu::section(#name)]] KEPT_APART static void spin_in_##name()                            \
+	[[gnu::section(#name)]] NOINLINE_NOCLONE static void spin_in_##name()                      \
 	{                                                                                          \
 		for (int i = 0; i < 200000; i++)                                                   \
 			asm volatile("");                                                          \

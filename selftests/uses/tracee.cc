@@ -9,12 +9,12 @@
 
 static volatile uint64_t arrivals, finish;
 
-KEPT_APART void here(uint64_t, uint64_t, uint64_t, uint64_t)
+NOINLINE_NOCLONE void here(uint64_t, uint64_t, uint64_t, uint64_t)
 {
 	arrivals = arrivals + 1;
 }
 
-KEPT_APART void there(uint64_t, uint64_t, uint64_t, uint64_t)
+NOINLINE_NOCLONE void there(uint64_t, uint64_t, uint64_t, uint64_t)
 {
 	arrivals = arrivals + 1;
 }

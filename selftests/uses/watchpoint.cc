@@ -22,20 +22,20 @@ static constexpr uint64_t THREADS = 16, WRITES = 40, FORBIDDEN = 0xdead;
 static volatile uint64_t object;
 
 /* The report: the number of SIGTRAPs, and how many of them were not about the object. */
-static thread_local volatile uint64_t traps, strange_traps;
+static thread_local volatile uint64_t traps, unrelated_traps;
 
 static void on_trap(int, siginfo_t *info, void *)
 {
 	traps = traps + 1;
 	/* si_perf_data (attr.sig_data) follows si_addr; glibc 2.36 has no name for it. */
 	if (info->si_code != TRAP_PERF || info->si_addr != &object)
-		strange_traps = strange_traps + 1;
+		unrelated_traps = unrelated_traps + 1;
 }
 
 /* The results of one thread. */
 struct Report {
-	uint64_t traps, strange; /* SIGTRAPs */
-	uint64_t out_of_place; /* writes with a missing or unexpected SIGTRAP */
+	uint64_t traps, unrelated; /* SIGTRAPs */
+	uint64_t trap_mismatches; /* writes with a missing or unexpected SIGTRAP */
 };
 
 /* A write that must raise SIGTRAP immediately, or must not raise it. */
@@ -44,7 +44,7 @@ static void write(uint64_t value, bool must_trap, Report &report)
 	uint64_t before = traps;
 
 	object = value;
-	report.out_of_place += traps - before != must_trap;
+	report.trap_mismatches += traps - before != must_trap;
 }
 
 /* Runs @body in THREADS concurrent threads, with the watchpoint enabled. */
@@ -64,21 +64,21 @@ template <typename Body> static void watched(Uses &uses, uint64_t writes, uint64
 			start.arrive_and_wait();
 			body(i, reports[i]);
 			reports[i].traps = traps;
-			reports[i].strange = strange_traps;
+			reports[i].unrelated = unrelated_traps;
 		});
 	for (auto &thread : threads)
 		thread.join();
 
 	for (auto &report : reports) {
 		sum.traps += report.traps;
-		sum.strange += report.strange;
-		sum.out_of_place += report.out_of_place;
+		sum.unrelated += report.unrelated;
+		sum.trap_mismatches += report.trap_mismatches;
 	}
 	EXPECT_EQ(event.count(), writes, "writes counted");
 	EXPECT_EQ(uses.globals()->watch_writes, writes, "writes seen by the program");
 	EXPECT_EQ(sum.traps, wrong, "SIGTRAPs for wrong writes");
-	EXPECT_EQ(sum.strange, 0, "SIGTRAPs for something other than the object");
-	EXPECT_EQ(sum.out_of_place, 0, "writes with a missing or unexpected SIGTRAP");
+	EXPECT_EQ(sum.unrelated, 0, "SIGTRAPs for something other than the object");
+	EXPECT_EQ(sum.trap_mismatches, 0, "writes with a missing or unexpected SIGTRAP");
 }
 
 TEST("uses.watchpoint", "C1", "of 16 threads that write at once, all but the owner get SIGTRAP")
