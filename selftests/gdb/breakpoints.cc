@@ -263,10 +263,28 @@ static void set_enabled(Filtered &filtered, bool on)
 	filtered.enabled = on;
 }
 
-std::string Breakpoints::insert(const Place &place, const std::string &request,
-				const std::vector<std::string> &bytecode,
-				const Registers &registers)
+void Breakpoints::name_first(pid_t pid)
 {
+	auto first = registers_.extract(0);
+
+	if (first.empty())
+		return;
+	first.key() = pid;
+	registers_.insert(std::move(first));
+}
+
+const Registers &Breakpoints::registers_of(pid_t pid) const
+{
+	static const Registers unknown;
+	const auto known = registers_.find(pid);
+
+	return known == registers_.end() ? unknown : known->second;
+}
+
+std::string Breakpoints::insert(const Place &place, const std::string &request,
+				const std::vector<std::string> &bytecode)
+{
+	const Registers &registers = registers_of(place.pid);
 	const auto known = filtered_.find(place);
 	std::string why = vforked_.contains(place.pid) ? "" : why_not_in_all_threads(place.pid);
 
@@ -392,6 +410,8 @@ void Breakpoints::forked(pid_t parent, pid_t child)
 	std::vector<Place> gdbserver;
 
 	forget(child);
+	/* gdb does not read it again. */
+	registers_[child] = registers_of(parent);
 	for (auto &[place, each] : filtered_)
 		if (place.pid == parent && (each.enabled || each.events.empty()))
 			filtered.push_back({ in_child(place), each.request });
@@ -417,9 +437,10 @@ std::vector<std::string> Breakpoints::vforked(pid_t parent, pid_t child)
 
 void Breakpoints::forget(pid_t pid)
 {
-	vforked_.erase(pid);
 	const auto is_of_pid = [&](const auto &place) { return place.pid == pid; };
 
+	registers_.erase(pid);
+	vforked_.erase(pid);
 	std::erase_if(filtered_, [&](const auto &entry) { return is_of_pid(entry.first); });
 	std::erase_if(gdbserver_, is_of_pid);
 	std::erase_if(addresses_, [&](const auto &entry) { return entry.first == pid; });
@@ -427,6 +448,7 @@ void Breakpoints::forget(pid_t pid)
 
 void Breakpoints::forget_all()
 {
+	registers_.clear();
 	filtered_.clear();
 	gdbserver_.clear();
 	addresses_.clear();

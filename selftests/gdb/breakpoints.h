@@ -43,7 +43,7 @@ public:
 	 * was at @place before may be in force still.
 	 */
 	std::string insert(const Place &place, const std::string &request,
-			   const std::vector<std::string> &bytecode, const Registers &registers);
+			   const std::vector<std::string> &bytecode);
 	/*
 	 * gdb removes its breakpoints at every stop, and inserts them again as the program goes
 	 * on. So the events stay, disabled. Returns whether the breakpoint is one of those here.
@@ -62,6 +62,19 @@ public:
 	 * gdbserver.
 	 */
 	std::vector<std::string> make_room(const Place &place);
+
+	/*
+	 * The target description of @pid is read: gdb reads one for each process, which may be of
+	 * another architecture. 0 is the process that the first stop will name, because gdb reads
+	 * its description before that.
+	 */
+	void describe(pid_t pid, std::string_view description)
+	{
+		registers_[pid] = Registers(description);
+	}
+	void name_first(pid_t pid);
+	/* None if the description is not read. */
+	const Registers &registers_of(pid_t pid) const;
 
 	/* A new process has what gdb has inserted in its parent, but no events yet. */
 	void forked(pid_t parent, pid_t child);
@@ -99,6 +112,7 @@ private:
 	size_t slots_taken(pid_t pid) const;
 	void close_unused(pid_t pid);
 
+	std::map<pid_t, Registers> registers_;
 	std::map<Place, Filtered> filtered_;
 	std::set<Place> gdbserver_;
 	std::set<std::pair<pid_t, uint64_t>> addresses_;

@@ -207,6 +207,7 @@ private:
 	bool remove(const std::string &request);
 	void before(const std::string &request);
 	void after(const std::string &request, const std::string &reply);
+	void make_current(pid_t pid);
 	void not_taken(const std::string &request);
 	void vforked(pid_t parent, pid_t child);
 	bool report(const std::string &request);
@@ -229,8 +230,7 @@ private:
 	Breakpoints breakpoints_;
 	pid_t current_ = 0; /* the process that Z packets are for, if it is known */
 	bool non_stop_ = false, knows_hwbreak_ = false;
-	std::string description_; /* as far as gdb has read it */
-	Registers registers_;
+	std::string description_; /* of the current process, as far as gdb has read it */
 	std::set<std::string> refused_; /* requests that the user was told of */
 	std::set<pid_t> not_stopped_; /* threads that the user was told of */
 };
@@ -327,8 +327,7 @@ bool Proxy::insert(const std::string &request)
 
 	if (!parsed->conditions.empty() && !parsed->more && place.type <= '1' &&
 	    !breakpoints_.in_gdbserver(place)) {
-		const std::string why =
-			breakpoints_.insert(place, request, parsed->conditions, registers_);
+		const std::string why = breakpoints_.insert(place, request, parsed->conditions);
 
 		if (why.empty())
 			return true;
@@ -340,6 +339,13 @@ bool Proxy::insert(const std::string &request)
 	for (const std::string &given_up : breakpoints_.make_room(place))
 		ask_server(given_up, false);
 	return false;
+}
+
+void Proxy::make_current(pid_t pid)
+{
+	if (!current_)
+		breakpoints_.name_first(pid);
+	current_ = pid;
 }
 
 /* gdb's "monitor perf_bpf", which gdbserver does not know. */
@@ -404,7 +410,7 @@ void Proxy::after(const std::string &request, const std::string &reply)
 		non_stop_ = text.rest() == "1";
 	} else if (text.skip("Hg") && ok) {
 		if (const std::optional<pid_t> pid = process_of(text.rest()))
-			current_ = *pid;
+			make_current(*pid);
 	} else if (text.skip("qXfer:features:read:")) {
 		const std::string_view annex = text.until(':');
 
@@ -412,7 +418,7 @@ void Proxy::after(const std::string &request, const std::string &reply)
 			description_.clear();
 		if (reply.starts_with("m") || reply.starts_with("l"))
 			description_ += plain(reply).substr(1);
-		registers_ = Registers(description_);
+		breakpoints_.describe(current_, description_);
 	} else if (request.starts_with("Z") || request.starts_with("z")) {
 		const std::optional<PlaceRequest> parsed = parse_place(request, current_);
 
@@ -503,7 +509,7 @@ void Proxy::vforked(pid_t parent, pid_t child)
 		const std::optional<PlaceRequest> parsed = parse_place(request, child);
 
 		if (parsed)
-			breakpoints_.insert(parsed->place, request, parsed->conditions, registers_);
+			breakpoints_.insert(parsed->place, request, parsed->conditions);
 	}
 }
 
@@ -528,7 +534,7 @@ std::string Proxy::stopped(std::string reply)
 	if (!pid)
 		return reply;
 	if (!non_stop_)
-		current_ = *pid;
+		make_current(*pid);
 	if (const std::optional<pid_t> child = process_of(stop.field("fork")))
 		breakpoints_.forked(*pid, *child);
 	if (const std::optional<pid_t> child = process_of(stop.field("vfork")))
@@ -541,12 +547,14 @@ std::string Proxy::stopped(std::string reply)
 	 * removed the breakpoint when it hears of them. It takes a SIGTRAP there for one of the
 	 * program's, unless the stub says that a breakpoint was hit.
 	 */
-	if (stop.trap && !stop.explained && knows_hwbreak_ && registers_.pc()) {
+	const std::optional<uint64_t> pc_number = breakpoints_.registers_of(*pid).pc();
+
+	if (stop.trap && !stop.explained && knows_hwbreak_ && pc_number) {
 		char number[17];
 		uint64_t pc = 0;
 
 		snprintf(number, sizeof(number), "%02llx",
-			 static_cast<unsigned long long>(*registers_.pc()));
+			 static_cast<unsigned long long>(*pc_number));
 
 		const std::optional<std::string> value = Text(stop.field(number)).bytes(sizeof(pc));
 
