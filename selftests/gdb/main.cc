@@ -184,8 +184,11 @@ public:
 	{
 	}
 
-	/* Until one of the two is gone; then the other gets what is left for it, if it reads. */
-	void run()
+	/*
+	 * Until one of the two is gone; then the other gets what is left for it, if it reads.
+	 * Returns the exit code.
+	 */
+	int run()
 	{
 		while (pass_on())
 			;
@@ -195,10 +198,12 @@ public:
 			while (side->has_output() && poll(&ready, 1, PATIENCE) > 0)
 				side->write_some();
 		}
+		return exit_code_;
 	}
 
 private:
 	bool pass_on();
+	bool gives_up(const Connection &side, const char *name);
 	void from_gdb(const Packet &packet);
 	void from_server(const Packet &packet);
 
@@ -233,6 +238,7 @@ private:
 	std::string description_; /* of the current process, as far as gdb has read it */
 	std::set<std::string> refused_; /* requests that the user was told of */
 	std::set<pid_t> not_stopped_; /* threads that the user was told of */
+	int exit_code_ = 0;
 };
 
 /* Waits for packets, and for the sides to take some; false once one of the two is gone. */
@@ -264,7 +270,21 @@ bool Proxy::pass_on()
 		return false;
 	while (std::optional<Packet> packet = gdb_.next())
 		from_gdb(*packet);
-	return !gdb_.stuck() && !server_.stuck();
+	return !gives_up(gdb_, "gdb") && !gives_up(server_, "gdbserver");
+}
+
+bool Proxy::gives_up(const Connection &side, const char *name)
+{
+	if (side.overlong())
+		say("%s has sent a packet of more than %zu bytes; the session ends", name,
+		    Framing::LONGEST);
+	else if (side.stuck())
+		say("%s does not read: more than %zu bytes wait for it; the session ends", name,
+		    Framing::LONGEST);
+	else
+		return false;
+	exit_code_ = 1;
+	return true;
 }
 
 /* False if a signal ends the session. */
@@ -747,6 +767,5 @@ int main(int argc, char **argv)
 	Proxy proxy(Connection(Fd(dup(STDIN_FILENO)), Fd(dup(STDOUT_FILENO))),
 		    Connection(std::move(server), std::move(server_out)), missing);
 
-	proxy.run();
-	return 0;
+	return proxy.run();
 }

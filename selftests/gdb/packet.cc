@@ -116,7 +116,7 @@ bool Connection::receive()
 
 	if (n < 0 && errno == EINTR)
 		return true;
-	if (n <= 0 || broken_ || framing_.overlong())
+	if (n <= 0 || broken_)
 		return false;
 	framing_.add({ buffer, size_t(n) });
 	return true;

@@ -87,10 +87,11 @@ public:
 	void send(const Packet &packet);
 	void send(std::string data) { send(Packet{ Packet::NORMAL, std::move(data) }); }
 	void stop_acks() { framing_.stop_acks(); }
+	bool overlong() const { return framing_.overlong(); }
 
 	/* Packets wait here, so that a side that does not read does not block the other one. */
 	bool has_output() const { return output_.size(); }
-	/* Too many of them: it does not read at all. */
+	/* Too many of them: the other side does not read at all. */
 	bool stuck() const { return output_.size() > Framing::LONGEST; }
 	/* Writes a part of them. Does not block if poll() says that out() can be written to. */
 	void write_some();
