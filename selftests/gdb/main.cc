@@ -633,15 +633,21 @@ void Gdbserver::run(int socket, std::vector<std::string> arguments)
 	_exit(127);
 }
 
+/* Returns an errno, or 0. */
+int connected(Fd &socket, const sockaddr *address, socklen_t size)
+{
+	socket = Fd(::socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	return socket.valid() && !connect(socket.get(), address, size) ? 0 : errno;
+}
+
 /*
- * To "HOST:PORT", an address of this machine: a name would need libraries that a static program
- * lacks.
+ * To "HOST:PORT" or "[HOST]:PORT", an address of this machine: resolving a name requires libraries
+ * that a static program lacks.
  */
 Fd connect_to(const std::string &place)
 {
 	const size_t colon = place.rfind(':');
-	const std::string host = place.substr(0, colon),
-			  address = host.empty() || host == "localhost" ? "127.0.0.1" : host;
+	std::string host = place.substr(0, colon);
 	const int port = colon == place.npos ? 0 : atoi(place.c_str() + colon + 1);
 	sockaddr_in v4 = {};
 	sockaddr_in6 v6 = {};
@@ -651,18 +657,18 @@ Fd connect_to(const std::string &place)
 	v4.sin_family = AF_INET;
 	v6.sin6_family = AF_INET6;
 	v4.sin_port = v6.sin6_port = htons(port);
+	if (host.starts_with("[") && host.ends_with("]"))
+		host = host.substr(1, host.size() - 2);
+	else if (host.empty() || host == "localhost")
+		host = "127.0.0.1";
 	if (port < 1 || port > 65535) {
 		say("--connect %s: no port; give HOST:PORT", place.c_str());
-	} else if (inet_pton(AF_INET, address.c_str(), &v4.sin_addr) == 1) {
-		socket = Fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-		err = connect(socket.get(), reinterpret_cast<sockaddr *>(&v4), sizeof(v4)) ? errno
-											   : 0;
-	} else if (inet_pton(AF_INET6, address.c_str(), &v6.sin6_addr) == 1) {
-		socket = Fd(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
-		err = connect(socket.get(), reinterpret_cast<sockaddr *>(&v6), sizeof(v6)) ? errno
-											   : 0;
+	} else if (inet_pton(AF_INET, host.c_str(), &v4.sin_addr) == 1) {
+		err = connected(socket, reinterpret_cast<sockaddr *>(&v4), sizeof(v4));
+	} else if (inet_pton(AF_INET6, host.c_str(), &v6.sin6_addr) == 1) {
+		err = connected(socket, reinterpret_cast<sockaddr *>(&v6), sizeof(v6));
 	} else {
-		say("--connect %s: %s is not an address; give that of this machine, or localhost",
+		say("--connect %s: %s is not an address; give one of this machine, or localhost",
 		    place.c_str(), host.c_str());
 	}
 	if (!err)
