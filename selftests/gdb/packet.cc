@@ -42,6 +42,7 @@ bool Framing::find_packet()
 		if (c == Packet::NORMAL || c == Packet::NOTIFICATION || c == Packet::INTERRUPT)
 			break;
 		resend_ |= c == '-' && acknowledges_;
+		acked_ |= c == '+';
 		n++;
 	}
 	bytes_.drop(n);
@@ -73,8 +74,12 @@ std::optional<Packet> Framing::next()
 		if (!acknowledges_ || packet.kind == Packet::NOTIFICATION)
 			return packet;
 		acks_ += sum == checksum(packet.data) ? '+' : '-';
-		if (acks_.back() == '+')
-			return packet;
+		if (acks_.back() == '-')
+			continue;
+		packet.again = !acked_ && packet.data == last_;
+		acked_ = false;
+		last_ = packet.data;
+		return packet;
 	}
 	return {};
 }

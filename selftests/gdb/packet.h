@@ -14,6 +14,8 @@ struct Packet {
 
 	Kind kind;
 	std::string data; /* as on the wire: escaped, and with its runs */
+	/* The same as the packet before, and the sender has acknowledged nothing in between. */
+	bool again = false;
 };
 
 /* Bytes that come at the end and go at the front, in linear time. */
@@ -62,7 +64,8 @@ private:
 	bool find_packet();
 
 	Bytes bytes_;
-	std::string acks_;
+	std::string acks_, last_;
+	bool acked_ = true; /* the other side has acknowledged a packet since last_ */
 	bool acknowledges_ = true, resend_ = false;
 };
 
