@@ -308,8 +308,8 @@ std::string Breakpoints::insert(const Place &place, const std::string &request,
 	if (slots_taken(place.pid) >= slots_)
 		close_unused(place.pid);
 	/* In non-stop mode the earlier condition holds until the new one does, if there is room. */
-	if (slots_taken(place.pid) >= slots_)
-		drop(place);
+	if (slots_taken(place.pid) >= slots_ && filtered_.contains(place))
+		filtered_[place] = { filtered_[place].request, {} };
 	if (slots_taken(place.pid) >= slots_)
 		return "finds all debug registers in use";
 	if (why = open_on_threads(place.pid, place.address, program, filtered.events); !why.empty())
@@ -361,6 +361,9 @@ std::vector<std::string> Breakpoints::make_room(const Place &place)
 	std::vector<std::string> requests;
 	const size_t wanted = in_gdbserver(place) ? 0 : slots_of(place);
 
+	/* What is given up here must not go to gdbserver: see vforked(). */
+	if (vforked_.contains(place.pid))
+		return {};
 	if (wanted && slots_taken(place.pid) + wanted > slots_)
 		close_unused(place.pid);
 	while (wanted && slots_taken(place.pid) + wanted > slots_) {

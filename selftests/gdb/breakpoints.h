@@ -83,9 +83,15 @@ public:
 	 * requests to insert() for the child at once.
 	 *
 	 * insert() does not refuse such a child because it blocks SIGTRAP, as posix_spawn(3) does:
-	 * gdbserver would write a breakpoint into the memory of the parent, and leave it there.
+	 * gdbserver would write a breakpoint into the memory of the parent, and leave it there when
+	 * the child executes a program.
 	 */
 	std::vector<std::string> vforked(pid_t parent, pid_t child);
+	/* Whether gdbserver must not get @place for that reason. */
+	bool in_memory_of_parent(const Place &place) const
+	{
+		return vforked_.contains(place.pid) && filtered_.contains(place);
+	}
 	/* The process has exited, was detached, or runs another program. */
 	void forget(pid_t pid);
 	void forget_all();

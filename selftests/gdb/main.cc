@@ -358,6 +358,12 @@ bool Proxy::insert(const std::string &request)
 
 		if (why.empty())
 			return true;
+		if (breakpoints_.in_memory_of_parent(place)) {
+			say("process %d has no breakpoint at 0x%llx until it executes a program: "
+			    "it %s",
+			    place.pid, static_cast<unsigned long long>(place.address), why.c_str());
+			return true;
+		}
 		if (refused_.insert(request).second)
 			say("gdbserver evaluates the condition at 0x%llx: it %s",
 			    static_cast<unsigned long long>(place.address), why.c_str());
