@@ -6,6 +6,7 @@
 #include <elf.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 #include <cstdlib>
@@ -69,8 +70,9 @@ static size_t count_slots()
 	return events.size();
 }
 
-Breakpoints::Breakpoints()
-	: slots_(count_slots())
+Breakpoints::Breakpoints(std::function<ino_t()> socket_of_gdbserver)
+	: socket_of_gdbserver_(std::move(socket_of_gdbserver))
+	, slots_(count_slots())
 {
 	/* Each breakpoint takes a descriptor a thread. */
 	rlimit files;
@@ -81,26 +83,49 @@ Breakpoints::Breakpoints()
 	}
 }
 
-/* The thread ids in /proc/PID/task. */
+static std::vector<std::string> names_in(const std::string &folder)
+{
+	std::vector<std::string> names;
+	DIR *dir = opendir(folder.c_str());
+
+	if (!dir)
+		return names;
+	while (const dirent *entry = readdir(dir))
+		if (entry->d_name[0] != '.')
+			names.push_back(entry->d_name);
+	closedir(dir);
+	return names;
+}
+
 static std::vector<pid_t> threads_of(pid_t pid)
 {
 	std::vector<pid_t> threads;
-	DIR *dir = opendir(("/proc/" + std::to_string(pid) + "/task").c_str());
 
-	if (!dir)
-		return threads;
-	while (const dirent *entry = readdir(dir))
-		if (const int tid = atoi(entry->d_name))
-			threads.push_back(tid);
-	closedir(dir);
+	for (const std::string &tid : names_in("/proc/" + std::to_string(pid) + "/task"))
+		threads.push_back(atoi(tid.c_str()));
 	return threads;
 }
 
+static bool holds_socket(pid_t pid, ino_t inode)
+{
+	const std::string fds = "/proc/" + std::to_string(pid) + "/fd/";
+
+	for (const std::string &fd : names_in(fds)) {
+		struct stat status;
+
+		if (!stat((fds + fd).c_str(), &status) && S_ISSOCK(status.st_mode) &&
+		    status.st_ino == inode)
+			return true;
+	}
+	return false;
+}
+
 /*
- * Whether @pid is traced here, and runs code of this machine's 64-bit architecture: gdbserver may
- * be on another machine or in another container, and may have 32-bit processes beside others.
+ * Whether gdbserver traces @pid, and @pid runs code of this machine's 64-bit architecture.
+ * gdbserver may be on another machine or in another container, where @pid is another process than
+ * here, and may have 32-bit processes beside others.
  */
-static std::string why_not_here(pid_t pid)
+std::string Breakpoints::why_not_here(pid_t pid) const
 {
 	const std::string proc = "/proc/" + std::to_string(pid);
 	std::ifstream status(proc + "/status"), program(proc + "/exe", std::ios::binary);
@@ -110,8 +135,8 @@ static std::string why_not_here(pid_t pid)
 	for (std::string word; status >> word;)
 		if (word == "TracerPid:")
 			status >> tracer;
-	if (!tracer)
-		return "is in a process that is not traced on this machine";
+	if (!tracer || !holds_socket(tracer, socket_of_gdbserver_()))
+		return "is in a process that this gdbserver does not trace on this machine";
 	program.read(reinterpret_cast<char *>(&header), sizeof(header));
 	if (!program || memcmp(header.e_ident, ELFMAG, SELFMAG) ||
 	    header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != OUR_MACHINE)

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -35,7 +36,11 @@ struct Filtered {
 
 class Breakpoints {
 public:
-	Breakpoints();
+	/*
+	 * @socket_of_gdbserver returns the inode of gdbserver's connection, by which its process is
+	 * known: only processes that it traces get events.
+	 */
+	explicit Breakpoints(std::function<ino_t()> socket_of_gdbserver);
 
 	/*
 	 * Inserts what gdb's packet @request asks for, whose conditions are @bytecode. Why not,
@@ -115,9 +120,11 @@ public:
 	}
 
 private:
+	std::string why_not_here(pid_t pid) const;
 	size_t slots_taken(pid_t pid) const;
 	void close_unused(pid_t pid);
 
+	const std::function<ino_t()> socket_of_gdbserver_;
 	std::map<pid_t, Registers> registers_;
 	std::map<Place, Filtered> filtered_;
 	std::set<Place> gdbserver_;

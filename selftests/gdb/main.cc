@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -174,13 +175,18 @@ Fd signals_fd()
 
 class Proxy {
 public:
-	/* @missing: why gdbserver evaluates all conditions, or nothing. */
-	Proxy(Connection gdb, Connection server, const std::string &missing)
+	/*
+	 * @missing: why gdbserver evaluates all conditions, or nothing. @socket_of_server: see
+	 * Breakpoints.
+	 */
+	Proxy(Connection gdb, Connection server, const std::string &missing,
+	      std::function<ino_t()> socket_of_server)
 		: gdb_(std::move(gdb))
 		, server_(std::move(server))
 		, signals_(signals_fd())
 		, filters_(missing.empty())
 		, missing_(missing)
+		, breakpoints_(std::move(socket_of_server))
 	{
 	}
 
@@ -692,6 +698,35 @@ Fd connect_to(const std::string &place)
 }
 
 /*
+ * The inode of the other end of a TCP connection within this machine: proc(5), /proc/net/tcp. 0 if
+ * there is none here. It has an inode from the time on when the peer has accepted it.
+ */
+ino_t peer_of(int socket)
+{
+	sockaddr_in6 here = {}, there = {}; /* sockaddr_in has its port at the same offset */
+	socklen_t here_size = sizeof(here), there_size = sizeof(there);
+
+	if (getsockname(socket, reinterpret_cast<sockaddr *>(&here), &here_size) ||
+	    getpeername(socket, reinterpret_cast<sockaddr *>(&there), &there_size))
+		return 0;
+	for (const char *file : { "/proc/net/tcp", "/proc/net/tcp6" }) {
+		std::ifstream connections(file);
+
+		for (std::string line; std::getline(connections, line);) {
+			unsigned int local, remote;
+			unsigned long inode;
+
+			if (sscanf(line.c_str(),
+				   "%*s %*[0-9A-F]:%x %*[0-9A-F]:%x %*s %*s %*s %*s %*s %*s %lu",
+				   &local, &remote, &inode) == 3 &&
+			    local == ntohs(there.sin6_port) && remote == ntohs(here.sin6_port))
+				return inode;
+		}
+	}
+	return 0;
+}
+
+/*
  * Returns @code. gdb reads the message on stderr only if it can send its first packet, so wait
  * until it has given up.
  */
@@ -722,6 +757,7 @@ int main(int argc, char **argv)
 					    arguments.end());
 	std::vector<std::string> for_gdbserver;
 	Fd server;
+	std::function<ino_t()> socket_of_server;
 
 	if (first == "-h" || first == "--help") {
 		fputs(usage, stdout);
@@ -767,9 +803,13 @@ int main(int argc, char **argv)
 		server = connect_to(rest[0]);
 		if (!server.valid())
 			return refused(1);
+		socket_of_server = [fd = server.get()] { return peer_of(fd); };
 	} else {
 		SocketPair pair;
+		struct stat there = {};
 
+		fstat(pair.there.get(), &there);
+		socket_of_server = [inode = there.st_ino] { return inode; };
 		process.run(pair.there.get(), for_gdbserver);
 		server = std::move(pair.here);
 	}
@@ -784,7 +824,8 @@ int main(int argc, char **argv)
 
 	Fd server_out(fcntl(server.get(), F_DUPFD_CLOEXEC, 0));
 	Proxy proxy(Connection(Fd(dup(STDIN_FILENO)), Fd(dup(STDOUT_FILENO))),
-		    Connection(std::move(server), std::move(server_out)), missing);
+		    Connection(std::move(server), std::move(server_out)), missing,
+		    std::move(socket_of_server));
 
 	return proxy.run();
 }
