@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -607,8 +608,8 @@ std::string Proxy::stopped(std::string reply)
 }
 
 /*
- * gdbserver, which exits once its input is closed, unless it has never got a packet: then it does
- * not end by itself.
+ * gdbserver. With --once it exits when its input is closed; without, it would try in a loop to read
+ * more. But it does not exit while it waits for a running program, nor before its first packet.
  */
 class Gdbserver {
 public:
@@ -633,6 +634,7 @@ private:
 
 void Gdbserver::run(int socket, std::vector<std::string> arguments)
 {
+	const pid_t parent = getpid();
 	std::vector<char *> argv;
 
 	pid_ = fork();
@@ -640,10 +642,17 @@ void Gdbserver::run(int socket, std::vector<std::string> arguments)
 		say("fork: %s", strerror(errno));
 	if (pid_)
 		return;
+	/*
+	 * If perf_bpf_gdb is killed, ~Gdbserver() does not run. A program that gdbserver has
+	 * started ends with it (PTRACE_O_EXITKILL); one that it has attached to runs on.
+	 */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(1);
 	dup2(socket, STDIN_FILENO);
 	dup2(socket, STDOUT_FILENO);
 	signal(SIGPIPE, SIG_DFL);
-	arguments.insert(arguments.begin(), "gdbserver");
+	arguments.insert(arguments.begin(), { "gdbserver", "--once" });
 	for (std::string &argument : arguments)
 		argv.push_back(argument.data());
 	argv.push_back(nullptr);
