@@ -608,8 +608,8 @@ std::string Proxy::stopped(std::string reply)
 }
 
 /*
- * gdbserver. With --once it exits when its input is closed; without, it would try in a loop to read
- * more. But it does not exit while it waits for a running program, nor before its first packet.
+ * gdbserver. With --once it exits when its input is closed, except while it waits for a running
+ * program; without --once it would try to read more in a loop.
  */
 class Gdbserver {
 public:

@@ -739,6 +739,98 @@ void check_blocked_later()
 		    "message that a thread has hit");
 }
 
+/* gdbserver starts the program, before gdb says "run". */
+void check_program()
+{
+	Gdb gdb("break work if i == 4321\n"
+		"continue\n"
+		"printf \"mark program %d\\n\", i\n"
+		"continue\n"
+		"printf \"mark exit %d\\n\", $_exitcode\n",
+		file_of_own_folder("perf_bpf_gdb_tracee") + " loop 5000");
+
+	gdb.expect_marks({ "program 4321", "exit 0" });
+	EXPECT_EQ(gdb.number_after("total "), 4999 * 5000, "total of the program");
+	expect_few_switches(gdb);
+	expect_translated(gdb);
+}
+
+pid_t tracer_of(pid_t pid)
+{
+	std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+	pid_t tracer = 0;
+
+	for (std::string word; status >> word;)
+		if (word == "TracerPid:")
+			status >> tracer;
+	return tracer;
+}
+
+/* SIGKILL of perf_bpf_gdb, when it has passed on a packet of an extended-remote gdb. */
+void check_killed()
+{
+	constexpr int PATIENCE = 5;
+	std::atomic<long> &counter = shared_with_children<std::atomic<long>>();
+	Child attached([&] {
+		for (;;)
+			counter++;
+		return 0;
+	});
+	SocketPair gdb;
+	Child proxy([&] {
+		const std::string program = file_of_own_folder("perf_bpf_gdb"),
+				  pid = std::to_string(attached.pid());
+
+		dup2(gdb.there.get(), STDIN_FILENO);
+		dup2(gdb.there.get(), STDOUT_FILENO);
+		dup2(open("/dev/null", O_WRONLY), STDERR_FILENO);
+		execl(program.c_str(), "perf_bpf_gdb", "--attach", pid.c_str(), nullptr);
+		return 127;
+	});
+	const auto send = [&](const std::string &bytes) {
+		if (write(gdb.here.get(), bytes.data(), bytes.size()) != ssize_t(bytes.size()))
+			setup_failed("write", errno);
+	};
+	std::string said;
+	char buffer[4096];
+
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	gdb.there.close();
+	send("$!#21");
+	while (said.find("$OK#9a") == said.npos) {
+		const ssize_t n = read(gdb.here.get(), buffer, sizeof(buffer));
+
+		if (n <= 0)
+			fail("expected gdbserver to reply to \"!\", got %s", said.c_str());
+		said.append(buffer, n);
+	}
+	send("+");
+
+	const pid_t gdbserver = tracer_of(attached.pid());
+
+	EXPECT_GT(gdbserver, 0, "processes that trace the attached one");
+	kill(proxy.pid(), SIGKILL);
+	EXPECT_STATUS(proxy.wait(), SIGKILL, "perf_bpf_gdb");
+
+	/* gdbserver is now a child of this process. */
+	bool gone = false;
+
+	for (const double end = seconds_now() + PATIENCE; !gone && seconds_now() < end;) {
+		gone = waitpid(gdbserver, nullptr, WNOHANG) == gdbserver;
+		usleep(10'000);
+	}
+	EXPECT_TRUE(gone, "gdbserver ends with perf_bpf_gdb");
+	if (!gone)
+		kill(gdbserver, SIGKILL);
+	EXPECT_EQ(tracer_of(attached.pid()), 0, "tracer of the attached process");
+
+	const long before = counter;
+
+	for (int tries = 0; counter == before && tries < 1000; tries++)
+		usleep(1000);
+	EXPECT_GT(counter, before, "rounds of the attached process afterwards");
+}
+
 /* gdb goes away before it has said anything. */
 void check_unused()
 {
@@ -856,6 +948,11 @@ const struct Session {
 	  check_blocked_later },
 	{ "unused", "no gdbserver is left behind if gdb goes away before it has connected",
 	  check_unused },
+	{ "program",
+	  "a program that perf_bpf_gdb starts stops at its condition, with its arguments",
+	  check_program },
+	{ "killed", "gdbserver ends when perf_bpf_gdb is killed, and lets its process go",
+	  check_killed },
 	{ "rights", "without the right to load a program gdb works as with gdbserver alone",
 	  check_rights },
 	{ "interrupt", "gdb can interrupt a tracee whose hits are rejected, and may die",
