@@ -21,8 +21,8 @@
 #if defined(__x86_64__)
 /*
  * Breakpoints and watchpoints share the debug registers. gdbserver splits a wide or unaligned
- * watchpoint into aligned pieces of 8, 4, 2 and 1 bytes. The kind comes from a peer: more pieces
- * than the CPU has registers are not counted.
+ * watchpoint into aligned pieces of 8, 4, 2 and 1 bytes. The length comes from the peer, so it does
+ * not count more pieces than any CPU has registers.
  */
 static size_t slots_of(const Place &place)
 {
@@ -54,7 +54,7 @@ static size_t slots_of(const Place &place)
 static constexpr uint8_t OUR_MACHINE = EM_AARCH64;
 #endif
 
-/* By trying; what others use on this machine is not counted. */
+/* Counts by opening events, so slots that other events occupy are not included. */
 static size_t count_slots()
 {
 	constexpr size_t MOST = 16;
@@ -74,7 +74,7 @@ Breakpoints::Breakpoints(std::function<ino_t()> socket_of_gdbserver)
 	: socket_of_gdbserver_(std::move(socket_of_gdbserver))
 	, slots_(count_slots())
 {
-	/* Each breakpoint takes a descriptor a thread. */
+	/* Each breakpoint has a file descriptor for each thread. */
 	rlimit files;
 
 	if (!getrlimit(RLIMIT_NOFILE, &files)) {
@@ -233,7 +233,7 @@ static perf_event_attr breakpoint_at(uint64_t address)
 	perf_event_attr attr = with_sigtrap(inherited(breakpoint(
 		Access::EXECUTE, reinterpret_cast<const void *>(address), EXECUTE_LENGTH)));
 
-	/* fork() copies no breakpoint: gdb inserts its own in the child, if it follows it. */
+	/* A forked process does not inherit it: gdb inserts breakpoints there if it follows it. */
 	attr.inherit_thread = 1;
 	return attr;
 }
@@ -260,9 +260,8 @@ static std::string open_on(const std::vector<pid_t> &threads, uint64_t address, 
 }
 
 /*
- * In non-stop mode, threads run meanwhile. A thread inherits the breakpoint if its creator has it
- * already, but not if its creator comes later in the list. So this starts again if a thread has
- * started or exited.
+ * In non-stop mode, threads run while their events are opened. A new thread inherits the breakpoint
+ * only if its creator already has it. So this starts again if a thread has started or exited.
  */
 static std::string open_on_threads(pid_t pid, uint64_t address, const Fd &program,
 				   std::vector<Fd> &events)
@@ -332,7 +331,7 @@ std::string Breakpoints::insert(const Place &place, const std::string &request,
 		return why;
 	if (slots_taken(place.pid) >= slots_)
 		close_unused(place.pid);
-	/* In non-stop mode the earlier condition holds until the new one does, if there is room. */
+	/* In non-stop mode the earlier condition stays in force meanwhile, if there is a slot. */
 	if (slots_taken(place.pid) >= slots_ && filtered_.contains(place))
 		filtered_[place] = { filtered_[place].request, {} };
 	if (slots_taken(place.pid) >= slots_)
@@ -340,7 +339,7 @@ std::string Breakpoints::insert(const Place &place, const std::string &request,
 	if (why = open_on_threads(place.pid, place.address, program, filtered.events); !why.empty())
 		return why;
 	/*
-	 * Meanwhile the process may have been let go, and may have executed a program with more
+	 * Meanwhile the process may have been detached, and may have executed a program with more
 	 * rights. Events that were open then are gone, as attr.sigtrap requires remove_on_exec.
 	 */
 	if (why = why_not_here(place.pid); !why.empty())
@@ -372,7 +371,7 @@ size_t Breakpoints::slots_taken(pid_t pid) const
 	return taken;
 }
 
-/* Those that gdb has removed and not inserted again. */
+/* Closes the breakpoints that gdb has removed and not inserted again. */
 void Breakpoints::close_unused(pid_t pid)
 {
 	std::erase_if(filtered_, [&](const auto &entry) {
@@ -386,7 +385,7 @@ std::vector<std::string> Breakpoints::make_room(const Place &place)
 	std::vector<std::string> requests;
 	const size_t wanted = in_gdbserver(place) ? 0 : slots_of(place);
 
-	/* What is given up here must not go to gdbserver: see vforked(). */
+	/* gdbserver must not get these: see vforked(). */
 	if (vforked_.contains(place.pid))
 		return {};
 	if (wanted && slots_taken(place.pid) + wanted > slots_)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Stands between gdb and gdbserver, and turns the conditions of breakpoints into BPF programs: a
- * hit whose condition does not hold stops neither the program nor one of its threads.
+ * A proxy between gdb and gdbserver that turns the conditions of breakpoints into BPF programs: a
+ * hit whose condition is false stops no thread.
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -35,15 +35,16 @@ static const char usage[] =
 	"       perf_bpf_gdb -- ARGUMENT-OF-GDBSERVER...\n"
 	"Evaluates the conditions of gdb's breakpoints in the kernel. Use it in gdb as\n"
 	"  (gdb) target extended-remote | perf_bpf_gdb PROGRAM\n"
-	"It runs gdbserver, passes on what gdb and gdbserver say, and turns the conditions of\n"
-	"breakpoints into BPF programs. gdbserver evaluates those that have no translation.\n"
+	"It runs gdbserver, relays the packets between gdb and gdbserver, and turns the "
+	"conditions\n"
+	"of breakpoints into BPF programs. gdbserver evaluates those that cannot be translated.\n"
 	"(gdb) monitor perf_bpf lists the conditions in the kernel, and how often each was hit.\n"
 	"  --attach PID         debugs a running process\n"
 	"  --connect HOST:PORT  uses a gdbserver that is running on this machine\n"
 	"  -h, --help           this text\n"
 	"  --version            the version\n";
 
-/* On stderr, which gdb shows to its user. By one write(2): gdbserver writes there, too. */
+/* Prints on stderr, which gdb shows to its user. One write(2), as gdbserver prints there, too. */
 __attribute__((format(printf, 1, 2))) static void say(const char *format, ...)
 {
 	static constexpr char name[] = "perf_bpf_gdb: ";
@@ -73,11 +74,11 @@ std::optional<pid_t> process_of(std::string_view thread)
 	return pid && *pid > 0 && *pid <= INT32_MAX ? std::optional<pid_t>(*pid) : std::nullopt;
 }
 
-/* "Z0,ADDRESS,KIND;X3,220127": a breakpoint, and what follows. */
+/* A Z packet: "Z0,ADDRESS,KIND;X3,220127". */
 struct PlaceRequest {
 	Place place;
 	std::vector<std::string> conditions; /* bytecode */
-	bool more = false; /* commands for the stub, or what is not understood */
+	bool more = false; /* has commands for the stub, or something unknown */
 };
 
 std::optional<PlaceRequest> parse_place(std::string_view request, pid_t pid)
@@ -120,7 +121,7 @@ std::optional<PlaceRequest> parse_place(std::string_view request, pid_t pid)
 	return parsed;
 }
 
-/* What gdbserver says of a thread that has stopped: "T05thread:p1f.1f;10:...;". */
+/* gdbserver's report of a thread that has stopped: "T05thread:p1f.1f;10:...;". */
 struct Stop {
 	explicit Stop(std::string_view reply);
 
@@ -148,7 +149,7 @@ Stop::Stop(std::string_view reply)
 		const std::string_view name = field.until(':');
 
 		fields[name] = field.rest();
-		/* The others are registers, by number. */
+		/* A hexadecimal name is the number of a register. */
 		Text number(name);
 
 		explained |= !(number.hex() && number.empty()) &&
@@ -157,14 +158,14 @@ Stop::Stop(std::string_view reply)
 	}
 }
 
-/* Milliseconds for a side whose buffers are full to read, once the other one is gone. */
+/* Milliseconds to wait for a side that does not read the last packets of the other one. */
 constexpr int PATIENCE = 1000;
-/* Milliseconds until the SIGTRAP of a hit is pending in a thread that blocks it. */
+/* Milliseconds after SIGIO, until the SIGTRAP is pending in a thread that blocks it. */
 constexpr int LOOK_AGAIN = 100;
 
 /*
- * SIGIO says that a condition holds. SIGTERM and SIGHUP end the session like the end of gdb does:
- * if they terminated perf_bpf_gdb at once, gdbserver and its program would stay.
+ * SIGIO reports an accepted hit. SIGTERM and SIGHUP end the session as if gdb had exited: if they
+ * terminated perf_bpf_gdb at once, it would not wait for gdbserver.
  */
 Fd signals_fd()
 {
@@ -192,8 +193,8 @@ public:
 	}
 
 	/*
-	 * Until one of the two is gone; then the other gets what is left for it, if it reads.
-	 * Returns the exit code.
+	 * Relays packets until one side is gone; then the other side gets the packets that are
+	 * left, if it reads. Returns the exit code.
 	 */
 	int run()
 	{
@@ -230,25 +231,26 @@ private:
 
 	struct Request {
 		std::string data;
-		bool for_gdb; /* or gdb has not asked, and its reply is not passed on */
+		bool for_gdb; /* else perf_bpf_gdb has sent it, and drops the reply */
 	};
 
 	Connection gdb_, server_;
 	const Fd signals_;
-	bool look_again_ = false; /* the SIGTRAP follows SIGIO, when the thread leaves the kernel */
+	bool look_again_ =
+		false; /* after SIGIO: the SIGTRAP comes when the thread leaves the kernel */
 	const bool filters_;
 	const std::string missing_;
-	std::deque<Request> asked_; /* of gdbserver, and not replied to yet */
+	std::deque<Request> asked_; /* gdbserver has not replied yet */
 	Breakpoints breakpoints_;
 	pid_t current_ = 0; /* the process that Z packets are for, if it is known */
 	bool non_stop_ = false, knows_hwbreak_ = false;
 	std::string description_; /* of the current process, as far as gdb has read it */
-	std::set<std::string> refused_; /* requests that the user was told of */
-	std::set<pid_t> not_stopped_; /* threads that the user was told of */
+	std::set<std::string> refused_; /* requests for which a message was printed */
+	std::set<pid_t> not_stopped_; /* threads for which a message was printed */
 	int exit_code_ = 0;
 };
 
-/* Waits for packets, and for the sides to take some; false once one of the two is gone. */
+/* Waits, and relays some packets. Returns false when one side is gone. */
 bool Proxy::pass_on()
 {
 	const auto output = [](const Connection &side) {
@@ -294,7 +296,7 @@ bool Proxy::gives_up(const Connection &side, const char *name)
 	return true;
 }
 
-/* False if a signal ends the session. */
+/* Returns false if a signal ends the session. */
 bool Proxy::signalled()
 {
 	signalfd_siginfo info;
@@ -318,7 +320,7 @@ void Proxy::look_for_threads_that_do_not_stop()
 
 void Proxy::ask_server(const std::string &request, bool for_gdb)
 {
-	/* These two get no reply. */
+	/* gdbserver does not reply to these two. */
 	if (request != "k" && !request.starts_with("R"))
 		asked_.push_back({ request, for_gdb });
 	server_.send(request);
@@ -349,7 +351,7 @@ void Proxy::from_gdb(const Packet &packet)
 	ask_server(request);
 }
 
-/* Whether gdbserver need not see it. */
+/* Returns whether the kernel has the breakpoint, so that gdbserver does not get the request. */
 bool Proxy::insert(const std::string &request)
 {
 	const std::optional<PlaceRequest> parsed = parse_place(request, current_);
@@ -388,7 +390,7 @@ void Proxy::make_current(pid_t pid)
 	current_ = pid;
 }
 
-/* gdb's "monitor perf_bpf", which gdbserver does not know. */
+/* Replies to gdb's "monitor perf_bpf", which gdbserver does not know. */
 bool Proxy::report(const std::string &request)
 {
 	std::string output = "O";
@@ -420,8 +422,8 @@ bool Proxy::remove(const std::string &request)
 }
 
 /*
- * What a request ends for the breakpoints here, before gdbserver sees it: a thread that is let go
- * must not trap.
+ * Closes the breakpoints of a process that a request detaches or kills, before gdbserver gets the
+ * request: a detached thread must not trap.
  */
 void Proxy::before(const std::string &request)
 {
@@ -437,7 +439,7 @@ void Proxy::before(const std::string &request)
 	}
 }
 
-/* What a request has changed. */
+/* Follows what gdbserver has done. */
 void Proxy::after(const std::string &request, const std::string &reply)
 {
 	Text text(request);
@@ -484,7 +486,7 @@ static std::string without_range_steps(const std::string &actions)
 	return kept;
 }
 
-/* gdbserver has refused a breakpoint that was given up for another one, and gdb does not know. */
+/* gdbserver has refused a breakpoint that make_room() gave up, and that gdb believes inserted. */
 void Proxy::not_taken(const std::string &request)
 {
 	const std::optional<PlaceRequest> parsed = parse_place(request, current_);
@@ -492,11 +494,11 @@ void Proxy::not_taken(const std::string &request)
 	if (!parsed)
 		return;
 	breakpoints_.gdbserver_lacks(parsed->place);
-	say("the breakpoint at 0x%llx is lost: gdbserver does not insert it",
+	say("the breakpoint at 0x%llx is lost, because gdbserver cannot insert it",
 	    static_cast<unsigned long long>(parsed->place.address));
 }
 
-/* Requests that are replied to once a thread has stopped; in non-stop mode some say OK at first. */
+/* gdbserver replies when a thread has stopped; in non-stop mode some replies are "OK" instead. */
 static bool awaits_stop(std::string_view request)
 {
 	static constexpr std::string_view begins[] = { "?",	"c",	    "C",
@@ -519,7 +521,7 @@ void Proxy::from_server(const Packet &packet)
 						       : reply });
 		return;
 	}
-	/* Output of the program or of a monitor command comes ahead of the reply. */
+	/* The output of the program or of a monitor command precedes the reply. */
 	if (asked_.empty() || (reply.starts_with("O") && reply != "OK")) {
 		gdb_.send(packet);
 		return;
@@ -540,8 +542,8 @@ void Proxy::from_server(const Packet &packet)
 }
 
 /*
- * Until it executes a program, the child runs in the memory of its parent. gdb takes all
- * breakpoints of the parent to be inserted there, so they are opened on the child as well.
+ * Until it executes a program, the child runs in the memory of its parent. gdb assumes that it has
+ * all breakpoints of the parent, so they are opened on the child as well.
  */
 void Proxy::vforked(pid_t parent, pid_t child)
 {
@@ -583,9 +585,9 @@ std::string Proxy::stopped(std::string reply)
 		breakpoints_.forget(*pid);
 
 	/*
-	 * Threads hit at the same time. One stop is reported, the others wait, and gdb may have
-	 * removed the breakpoint when it hears of them. It takes a SIGTRAP there for one of the
-	 * program's, unless the stub says that a breakpoint was hit.
+	 * When several threads hit at the same time, gdbserver reports one stop and keeps the
+	 * others. gdb may remove the breakpoint before it receives those, and then reports a
+	 * SIGTRAP of the program, unless the stub says that a breakpoint was hit.
 	 */
 	const std::optional<uint64_t> pc_number = breakpoints_.registers_of(*pid).pc();
 
@@ -777,13 +779,13 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	if (isatty(STDIN_FILENO)) {
-		say("gdb starts it, by (gdb) target extended-remote | perf_bpf_gdb ...");
+		say("stdin is a terminal; run (gdb) target extended-remote | perf_bpf_gdb ...");
 		return 2;
 	}
 	if (first == "--attach" && rest.size() == 1 && is_number(rest[0])) {
 		for_gdbserver = { "--attach", "-", rest[0] };
 	} else if (first == "--attach") {
-		say("--attach takes the number of a process");
+		say("--attach requires one process id");
 		return refused(2);
 	} else if (first == "--") {
 		for_gdbserver = rest;
@@ -800,13 +802,13 @@ int main(int argc, char **argv)
 	if (first == "--" && std::none_of(rest.begin(), rest.end(), [](const std::string &each) {
 		    return each == "-" || each == "stdio";
 	    })) {
-		say("-- takes the arguments of gdbserver; one of them must be -");
+		say("-- requires arguments for gdbserver, and one of them must be -");
 		return refused(2);
 	}
 
 	Gdbserver process;
 
-	/* A side that is gone shows when it is read from. */
+	/* Reading shows that a side is gone. */
 	signal(SIGPIPE, SIG_IGN);
 	if (first == "--connect") {
 		server = connect_to(rest[0]);

@@ -33,7 +33,7 @@ std::string framed(const Packet &packet)
 	return char(packet.kind) + packet.data + sum;
 }
 
-/* Takes what lies between packets; whether one begins. */
+/* Drops the bytes before the next packet. Returns whether one begins. */
 bool Framing::find_packet()
 {
 	size_t n = 0;

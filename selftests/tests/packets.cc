@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * perf_bpf_gdb between a gdb and a gdbserver that this test plays: what it passes on, and what it
+ * perf_bpf_gdb with the test as both gdb and gdbserver: which packets it passes on, and which it
  * survives.
  */
 #include <arpa/inet.h>
@@ -154,14 +154,14 @@ public:
 		gdb_gets(framed("OK"));
 		as_gdb("+");
 	}
-	/* Waits for bytes; whether it is gdb that gets them. */
+	/* Waits for bytes, and returns whether they are for gdb. */
 	bool gdb_is_next()
 	{
 		pollfd fds[] = { { gdb_.here.get(), POLLIN, 0 }, { server_.get(), POLLIN, 0 } };
 
 		return poll(fds, 2, 10'000) > 0 && fds[0].revents;
 	}
-	/* All that is there within a moment, for either of the two. */
+	/* What arrives until a pause of @milliseconds. */
 	std::string take_for_gdb(int milliseconds) { return take(gdb_.here, milliseconds); }
 	std::string take_for_server(int milliseconds) { return take(server_, milliseconds); }
 	/* The server sends @bytes, and perf_bpf_gdb ends with a message in the middle of them. */
@@ -180,7 +180,7 @@ public:
 		EXPECT_STATUS(proxy_.wait(), 0, "perf_bpf_gdb after a signal");
 		EXPECT_EQ(take(server_, 1000).size(), 0, "bytes for gdbserver before the end");
 	}
-	/* The end of gdb, and what was said on stderr. */
+	/* gdb exits. Returns what perf_bpf_gdb has printed on stderr. */
 	std::string end()
 	{
 		gdb_.here.close();
@@ -228,7 +228,7 @@ private:
 	Child proxy_;
 };
 
-/* What a gdbserver says of a process that has stopped. */
+/* gdbserver's report of a process that has stopped. */
 std::string stop_of(pid_t pid)
 {
 	char text[64];
@@ -237,7 +237,7 @@ std::string stop_of(pid_t pid)
 	return text;
 }
 
-/* As gdbserver's begin. */
+/* The beginning of gdbserver's target description. */
 std::string description()
 {
 	std::string text = "l<target><architecture>";
@@ -257,7 +257,7 @@ std::string description()
 	return text + "</target>";
 }
 
-/* A process that is traced and stopped: one that conditions can be put on. */
+/* A process that is traced and stopped, so that it can have conditions. */
 Child stopped_process()
 {
 	return Child([] {
@@ -295,11 +295,11 @@ TEST("packets.pass", "C1", "perf_bpf_gdb passes on what it does not understand, 
 	between.server_gets("+");
 	between.gdb_gets(framed("PacketSize=3fff"));
 
-	between.as_gdb("-"); /* once more */
+	between.as_gdb("-"); /* gdb asks for it again */
 	between.gdb_gets(framed("PacketSize=3fff"));
 	between.as_gdb("+$m1000,4#00"); /* a wrong checksum */
 	between.gdb_gets("-");
-	between.as_gdb("$m10" + framed("m1000,4")); /* given up, and begun again */
+	between.as_gdb("$m10" + framed("m1000,4")); /* gdb has begun a packet again */
 	between.gdb_gets("+");
 	between.server_gets(framed("m1000,4"));
 	between.as_server("+" + framed("0*\"1* 2"));
@@ -330,7 +330,7 @@ TEST("packets.pass", "C1", "perf_bpf_gdb passes on what it does not understand, 
 
 TEST("packets.flood", "C1", "perf_bpf_gdb reads from each side while neither reads")
 {
-	/* More than a socket takes, and less than perf_bpf_gdb keeps; more than that. */
+	/* More than a socket buffers and less than perf_bpf_gdb does, and more than that. */
 	constexpr size_t MUCH = 600'000, TOO_MUCH = 3'000'000;
 	const std::string notification = framed("Stop:T02thread:p1.1;", '%');
 	std::string requests, notifications;
@@ -357,7 +357,7 @@ TEST("packets.flood", "C1", "perf_bpf_gdb reads from each side while neither rea
 			     "gdb does not read: more than 1048576 bytes wait for it");
 }
 
-/* A process to debug: it stops before each hit, so that a condition can be set in between. */
+/* It stops before each hit, so that the test can change the condition in between. */
 Child process_that_hits()
 {
 	return Child([] {
@@ -370,14 +370,14 @@ Child process_that_hits()
 	});
 }
 
-/* Bytecode, and what perf_bpf_gdb makes of it: gdb's expressions have hardly any of these. */
+/* Bytecode, and what becomes of it. gdb compiles hardly any condition to these. */
 struct Bytecode {
 	const char *what;
 	std::string hex; /* with spaces */
 	enum Fate { ACCEPTS, REJECTS, PASSED_ON } fate;
 };
 
-/* const8 is 22, ext 16, equal 13, end 27; a negative number is a byte that is extended. */
+/* 22 is const8, 16 ext, 13 equal, 27 end. A negative number is an extended byte. */
 const Bytecode bytecodes[] = {
 	{ "-7 / 2 == -3", "22f91608 2202 05 22fd1608 13 27", Bytecode::ACCEPTS },
 	{ "7 / -2 == -3", "2207 22fe1608 05 22fd1608 13 27", Bytecode::ACCEPTS },
@@ -467,7 +467,8 @@ void check_bytecode(Between &between, pid_t pid, const std::string &place, const
 	}
 }
 
-TEST("packets.condition", "C1", "gdbserver sees no packet of a condition that is a program")
+TEST("packets.condition", "C1",
+     "gdbserver gets no packets for a condition that becomes a BPF program")
 {
 	need_rejected_sigtrap();
 
@@ -491,7 +492,7 @@ TEST("packets.condition", "C1", "gdbserver sees no packet of a condition that is
 	between.server_gets(framed("vCont?"));
 	between.as_server(framed("vCont;c;C;t;s;S;r"));
 	between.gdb_gets(framed("vCont;c;C;t;s;S"));
-	/* Without the condition it is gdbserver's, which gdb then gives one. */
+	/* gdbserver gets a breakpoint without a condition, and keeps it when gdb adds one. */
 	between.exchange(insert, "OK");
 	between.exchange(holds, "OK");
 	between.exchange(remove, "OK");
@@ -503,7 +504,7 @@ TEST("packets.condition", "C1", "gdbserver sees no packet of a condition that is
 		check_bytecode(between, process.pid(), place,
 			       { "sum of ones", sum_of_ones(number),
 				 number > 60 ? Bytecode::PASSED_ON : Bytecode::ACCEPTS });
-	/* What belongs to a process that is let go. */
+	/* perf_bpf_gdb forgets the breakpoints of a detached process. */
 	between.as_gdb(framed(holds));
 	between.gdb_gets(framed("OK"));
 	between.exchange(std::string("D;") + pid, "OK");
@@ -554,7 +555,7 @@ TEST("packets.slots", "C1",
 }
 #endif
 
-/* Its seed is in the diagnostics, whatever the verdict. */
+/* Prints its seed, whether the test passes or fails. */
 Random seeded()
 {
 	const uint64_t seed = nanoseconds_now();
@@ -563,7 +564,7 @@ Random seeded()
 	return Random(seed);
 }
 
-/* Each operation with an operand that is often right. */
+/* Random operations, whose operands are valid most of the time. */
 std::string random_bytecode(Random &random)
 {
 	std::string bytes;
@@ -603,7 +604,8 @@ std::string random_bytecode(Random &random)
 	return bytes + char(0x27);
 }
 
-TEST("packets.bytecode", "C1", "the kernel takes each program that random bytecode becomes")
+TEST("packets.bytecode", "C1",
+     "the kernel accepts each BPF program that is translated from random bytecode")
 {
 	constexpr int NUMBER = 500, AT_LEAST = 150;
 	constexpr double SECONDS = 8; /* the verifier is slow on an emulated CPU */
@@ -626,7 +628,7 @@ TEST("packets.bytecode", "C1", "the kernel takes each program that random byteco
 			 reinterpret_cast<unsigned long>(hit), bytes.size());
 		request = std::string("Z") + place + hex(bytes);
 		between.as_gdb(framed(request));
-		/* perf_bpf_gdb replies to it, or passes it on. */
+		/* perf_bpf_gdb either replies itself or passes it on. */
 		if (between.gdb_is_next()) {
 			between.gdb_gets(framed("OK"));
 			taken++;
@@ -646,7 +648,7 @@ TEST("packets.bytecode", "C1", "the kernel takes each program that random byteco
 	EXPECT_EQ(errors.find("refused by the kernel"), errors.npos, "place of a refusal");
 }
 
-TEST("packets.malformed", "C1", "perf_bpf_gdb survives what no gdb and no gdbserver sends")
+TEST("packets.malformed", "C1", "perf_bpf_gdb survives malformed packets from both sides")
 {
 	static const char *const samples[] = {
 		"Z0,401000,1;X3,220127",
@@ -696,7 +698,7 @@ TEST("packets.malformed", "C1", "perf_bpf_gdb survives what no gdb and no gdbser
 		between.take_for_gdb(0);
 		between.take_for_server(0);
 	}
-	/* The end of what was begun last; and it works still. */
+	/* Complete the packet that was begun last, and see that another one passes. */
 	for (int i = 0; i < 2; i++) {
 		between.as_gdb("#00" + framed("qC"));
 		between.as_server("#00" + framed("qC"));
@@ -1124,7 +1126,7 @@ TEST("packets.may_lose", "C6",
 	EXPECT_EQ(times(between.end(), "may lose hits"), loses, "warnings");
 }
 
-/* Otherwise gdb's peer could send SIGTRAP to any process of the user. */
+/* gdb's peer must not be able to send SIGTRAP to any process of the user. */
 TEST("packets.untraced", "C15",
      "gdbserver gets the condition of a breakpoint in a process that is not traced")
 {
@@ -1151,7 +1153,7 @@ TEST("packets.untraced", "C15",
 	between.end();
 }
 
-/* Otherwise gdbserver and the program would stay. */
+/* gdbserver and its program must not stay. */
 TEST("packets.signals", "C1", "SIGTERM and SIGHUP end perf_bpf_gdb like the end of gdb")
 {
 	for (int sig : { SIGTERM, SIGHUP }) {
