@@ -886,10 +886,10 @@ TEST("packets.vfork", "C1", "gdbserver gets no breakpoint for a vforked child wi
 		is_program(between, "z" + place_of_hit());
 	}
 #ifdef __x86_64__
-	/* A hardware breakpoint does not move the others to gdbserver, either. */
+	/* Nor does gdbserver get it to make room for a hardware breakpoint. */
 	between.exchange("Z1,401000,1", "OK");
 #endif
-	/* Its own program is in its own memory. */
+	/* After exec the child has memory of its own, so gdbserver gets the breakpoint. */
 	snprintf(vfork, sizeof(vfork), "T05exec:2f;thread:p%x.%x;", child.pid(), child.pid());
 	between.exchange("vCont;c", vfork);
 	between.exchange(condition, "OK");
@@ -981,21 +981,21 @@ TEST("packets.non_stop", "C1",
 	between.exchange("vCont;c", "OK");
 	between.as_server(framed("Stop:" + stop_at_hit(process.pid()), '%'));
 	between.gdb_gets(framed("Stop:" + stop_at_hit(process.pid(), "hwbreak:;"), '%'));
-	/* In the reply to vStopped; for the other process there is no breakpoint. */
+	/* The same in the reply to vStopped. The other process has no breakpoint. */
 	between.as_gdb(framed("vStopped"));
 	between.server_gets(framed("vStopped"));
 	between.as_server(framed(stop_at_hit(process.pid())));
 	between.gdb_gets(framed(stop_at_hit(process.pid(), "hwbreak:;")));
 	between.exchange("vStopped", stop_at_hit(other.pid()));
 	between.exchange("vStopped", "OK");
-	/* What has a reason keeps it. */
+	/* A stop whose reason gdbserver knows is not changed. */
 	between.as_server(framed("Stop:" + stop_at_hit(process.pid(), "swbreak:;"), '%'));
 	between.gdb_gets(framed("Stop:" + stop_at_hit(process.pid(), "swbreak:;"), '%'));
 	is_program(between, "z" + place_of_hit());
 	between.end();
 }
 
-/* A program that is jumped to with these values stops at once. */
+/* The process jumps to the breakpoint with known values in all registers. */
 TEST("packets.registers", "C1", "a condition reads each general register by its number in gdb")
 {
 	need_rejected_sigtrap();
@@ -1044,7 +1044,7 @@ TEST("packets.registers", "C1", "a condition reads each general register by its 
 			fail("expected that register %zu has its value, but the process was %s",
 			     number, status_text(status).c_str());
 		is_program(between, "z" + place_of_hit());
-		/* From there to its next stop. */
+		/* Back to where it was, and on to its next SIGSTOP. */
 		set_registers(process.pid(), before);
 		ptrace(PTRACE_CONT, process.pid(), nullptr, nullptr);
 		EXPECT_STATUS(process.wait(), SIGSTOP << 8 | 0x7f, "the process");
