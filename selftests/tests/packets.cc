@@ -981,16 +981,17 @@ TEST("packets.non_stop", "C1",
 	between.exchange("vCont;c", "OK");
 	between.as_server(framed("Stop:" + stop_at_hit(process.pid()), '%'));
 	between.gdb_gets(framed("Stop:" + stop_at_hit(process.pid(), "hwbreak:;"), '%'));
-	/* The same in the reply to vStopped. The other process has no breakpoint. */
+	/* The same in the reply to vStopped. */
 	between.as_gdb(framed("vStopped"));
 	between.server_gets(framed("vStopped"));
 	between.as_server(framed(stop_at_hit(process.pid())));
 	between.gdb_gets(framed(stop_at_hit(process.pid(), "hwbreak:;")));
-	between.exchange("vStopped", stop_at_hit(other.pid()));
-	between.exchange("vStopped", "OK");
 	/* A stop whose reason gdbserver knows is not changed. */
 	between.as_server(framed("Stop:" + stop_at_hit(process.pid(), "swbreak:;"), '%'));
 	between.gdb_gets(framed("Stop:" + stop_at_hit(process.pid(), "swbreak:;"), '%'));
+	/* The other process has no breakpoint. */
+	between.exchange("vStopped", stop_at_hit(other.pid()));
+	between.exchange("vStopped", "OK");
 	is_program(between, "z" + place_of_hit());
 	between.end();
 }
