@@ -6,6 +6,7 @@
 #include <elf.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 #include <cstdlib>
@@ -20,8 +21,8 @@
 #if defined(__x86_64__)
 /*
  * Breakpoints and watchpoints share the debug registers. gdbserver splits a wide or unaligned
- * watchpoint into aligned pieces of 8, 4, 2 and 1 bytes. The kind comes from a peer: more pieces
- * than the CPU has registers are not counted.
+ * watchpoint into aligned pieces of 8, 4, 2 and 1 bytes. The length comes from the peer, so it does
+ * not count more pieces than any CPU has registers.
  */
 static size_t slots_of(const Place &place)
 {
@@ -53,7 +54,7 @@ static size_t slots_of(const Place &place)
 static constexpr uint8_t OUR_MACHINE = EM_AARCH64;
 #endif
 
-/* By trying; what others use on this machine is not counted. */
+/* Counts by opening events, so slots that other events occupy are not included. */
 static size_t count_slots()
 {
 	constexpr size_t MOST = 16;
@@ -69,10 +70,11 @@ static size_t count_slots()
 	return events.size();
 }
 
-Breakpoints::Breakpoints()
-	: slots_(count_slots())
+Breakpoints::Breakpoints(std::function<ino_t()> socket_of_gdbserver)
+	: socket_of_gdbserver_(std::move(socket_of_gdbserver))
+	, slots_(count_slots())
 {
-	/* Each breakpoint takes a descriptor a thread. */
+	/* Each breakpoint has a file descriptor for each thread. */
 	rlimit files;
 
 	if (!getrlimit(RLIMIT_NOFILE, &files)) {
@@ -81,26 +83,49 @@ Breakpoints::Breakpoints()
 	}
 }
 
-/* The thread ids in /proc/PID/task. */
+static std::vector<std::string> names_in(const std::string &folder)
+{
+	std::vector<std::string> names;
+	DIR *dir = opendir(folder.c_str());
+
+	if (!dir)
+		return names;
+	while (const dirent *entry = readdir(dir))
+		if (entry->d_name[0] != '.')
+			names.push_back(entry->d_name);
+	closedir(dir);
+	return names;
+}
+
 static std::vector<pid_t> threads_of(pid_t pid)
 {
 	std::vector<pid_t> threads;
-	DIR *dir = opendir(("/proc/" + std::to_string(pid) + "/task").c_str());
 
-	if (!dir)
-		return threads;
-	while (const dirent *entry = readdir(dir))
-		if (const int tid = atoi(entry->d_name))
-			threads.push_back(tid);
-	closedir(dir);
+	for (const std::string &tid : names_in("/proc/" + std::to_string(pid) + "/task"))
+		threads.push_back(atoi(tid.c_str()));
 	return threads;
 }
 
+static bool holds_socket(pid_t pid, ino_t inode)
+{
+	const std::string fds = "/proc/" + std::to_string(pid) + "/fd/";
+
+	for (const std::string &fd : names_in(fds)) {
+		struct stat status;
+
+		if (!stat((fds + fd).c_str(), &status) && S_ISSOCK(status.st_mode) &&
+		    status.st_ino == inode)
+			return true;
+	}
+	return false;
+}
+
 /*
- * Whether @pid is traced here, and runs code of this machine's 64-bit architecture: gdbserver may
- * be on another machine or in another container, and may have 32-bit processes beside others.
+ * Whether gdbserver traces @pid, and @pid runs code of this machine's 64-bit architecture.
+ * gdbserver may be on another machine or in another container, where @pid is another process than
+ * here, and may have 32-bit processes beside others.
  */
-static std::string why_not_here(pid_t pid)
+std::string Breakpoints::why_not_here(pid_t pid) const
 {
 	const std::string proc = "/proc/" + std::to_string(pid);
 	std::ifstream status(proc + "/status"), program(proc + "/exe", std::ios::binary);
@@ -110,8 +135,8 @@ static std::string why_not_here(pid_t pid)
 	for (std::string word; status >> word;)
 		if (word == "TracerPid:")
 			status >> tracer;
-	if (!tracer)
-		return "is in a process that is not traced on this machine";
+	if (!tracer || !holds_socket(tracer, socket_of_gdbserver_()))
+		return "is in a process that this gdbserver does not trace on this machine";
 	program.read(reinterpret_cast<char *>(&header), sizeof(header));
 	if (!program || memcmp(header.e_ident, ELFMAG, SELFMAG) ||
 	    header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != OUR_MACHINE)
@@ -208,7 +233,7 @@ static perf_event_attr breakpoint_at(uint64_t address)
 	perf_event_attr attr = with_sigtrap(inherited(breakpoint(
 		Access::EXECUTE, reinterpret_cast<const void *>(address), EXECUTE_LENGTH)));
 
-	/* fork() copies no breakpoint: gdb inserts its own in the child, if it follows it. */
+	/* A forked process does not inherit it: gdb inserts breakpoints there if it follows it. */
 	attr.inherit_thread = 1;
 	return attr;
 }
@@ -235,9 +260,8 @@ static std::string open_on(const std::vector<pid_t> &threads, uint64_t address, 
 }
 
 /*
- * In non-stop mode, threads run meanwhile. A thread inherits the breakpoint if its creator has it
- * already, but not if its creator comes later in the list. So this starts again if a thread has
- * started or exited.
+ * In non-stop mode, threads run while their events are opened. A new thread inherits the breakpoint
+ * only if its creator already has it. So this starts again if a thread has started or exited.
  */
 static std::string open_on_threads(pid_t pid, uint64_t address, const Fd &program,
 				   std::vector<Fd> &events)
@@ -263,10 +287,28 @@ static void set_enabled(Filtered &filtered, bool on)
 	filtered.enabled = on;
 }
 
-std::string Breakpoints::insert(const Place &place, const std::string &request,
-				const std::vector<std::string> &bytecode,
-				const Registers &registers)
+void Breakpoints::name_first(pid_t pid)
 {
+	auto first = registers_.extract(0);
+
+	if (first.empty())
+		return;
+	first.key() = pid;
+	registers_.insert(std::move(first));
+}
+
+const Registers &Breakpoints::registers_of(pid_t pid) const
+{
+	static const Registers unknown;
+	const auto known = registers_.find(pid);
+
+	return known == registers_.end() ? unknown : known->second;
+}
+
+std::string Breakpoints::insert(const Place &place, const std::string &request,
+				const std::vector<std::string> &bytecode)
+{
+	const Registers &registers = registers_of(place.pid);
 	const auto known = filtered_.find(place);
 	std::string why = vforked_.contains(place.pid) ? "" : why_not_in_all_threads(place.pid);
 
@@ -289,15 +331,15 @@ std::string Breakpoints::insert(const Place &place, const std::string &request,
 		return why;
 	if (slots_taken(place.pid) >= slots_)
 		close_unused(place.pid);
-	/* In non-stop mode the earlier condition holds until the new one does, if there is room. */
-	if (slots_taken(place.pid) >= slots_)
-		drop(place);
+	/* In non-stop mode the earlier condition stays in force meanwhile, if there is a slot. */
+	if (slots_taken(place.pid) >= slots_ && filtered_.contains(place))
+		filtered_[place] = { filtered_[place].request, {} };
 	if (slots_taken(place.pid) >= slots_)
 		return "finds all debug registers in use";
 	if (why = open_on_threads(place.pid, place.address, program, filtered.events); !why.empty())
 		return why;
 	/*
-	 * Meanwhile the process may have been let go, and may have executed a program with more
+	 * Meanwhile the process may have been detached, and may have executed a program with more
 	 * rights. Events that were open then are gone, as attr.sigtrap requires remove_on_exec.
 	 */
 	if (why = why_not_here(place.pid); !why.empty())
@@ -329,7 +371,7 @@ size_t Breakpoints::slots_taken(pid_t pid) const
 	return taken;
 }
 
-/* Those that gdb has removed and not inserted again. */
+/* Closes the breakpoints that gdb has removed and not inserted again. */
 void Breakpoints::close_unused(pid_t pid)
 {
 	std::erase_if(filtered_, [&](const auto &entry) {
@@ -343,6 +385,9 @@ std::vector<std::string> Breakpoints::make_room(const Place &place)
 	std::vector<std::string> requests;
 	const size_t wanted = in_gdbserver(place) ? 0 : slots_of(place);
 
+	/* gdbserver must not get these: see vforked(). */
+	if (vforked_.contains(place.pid))
+		return {};
 	if (wanted && slots_taken(place.pid) + wanted > slots_)
 		close_unused(place.pid);
 	while (wanted && slots_taken(place.pid) + wanted > slots_) {
@@ -392,6 +437,8 @@ void Breakpoints::forked(pid_t parent, pid_t child)
 	std::vector<Place> gdbserver;
 
 	forget(child);
+	/* gdb does not read it again. */
+	registers_[child] = registers_of(parent);
 	for (auto &[place, each] : filtered_)
 		if (place.pid == parent && (each.enabled || each.events.empty()))
 			filtered.push_back({ in_child(place), each.request });
@@ -417,9 +464,10 @@ std::vector<std::string> Breakpoints::vforked(pid_t parent, pid_t child)
 
 void Breakpoints::forget(pid_t pid)
 {
-	vforked_.erase(pid);
 	const auto is_of_pid = [&](const auto &place) { return place.pid == pid; };
 
+	registers_.erase(pid);
+	vforked_.erase(pid);
 	std::erase_if(filtered_, [&](const auto &entry) { return is_of_pid(entry.first); });
 	std::erase_if(gdbserver_, is_of_pid);
 	std::erase_if(addresses_, [&](const auto &entry) { return entry.first == pid; });
@@ -427,6 +475,7 @@ void Breakpoints::forget(pid_t pid)
 
 void Breakpoints::forget_all()
 {
+	registers_.clear();
 	filtered_.clear();
 	gdbserver_.clear();
 	addresses_.clear();

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -13,7 +14,7 @@
 #include "gdb/registers.h"
 #include "lib/fd.h"
 
-/* What a Z or z packet names: "0,ADDRESS,KIND", in the process to which such packets apply. */
+/* What a Z or z packet names, "0,ADDRESS,KIND", and the process to which such packets apply. */
 struct Place {
 	pid_t pid;
 	char type; /* '0' software, '1' hardware, '2' to '4' watchpoints */
@@ -35,21 +36,26 @@ struct Filtered {
 
 class Breakpoints {
 public:
-	Breakpoints();
+	/*
+	 * @socket_of_gdbserver returns the inode of gdbserver's connection, by which its process is
+	 * known: only processes that it traces get events.
+	 */
+	explicit Breakpoints(std::function<ino_t()> socket_of_gdbserver);
 
 	/*
-	 * Inserts what gdb's packet @request asks for, whose conditions are @bytecode. Why not,
-	 * or nothing: then the hits that the conditions reject never leave the kernel. If not, what
-	 * was at @place before may be in force still.
+	 * Inserts the breakpoint of gdb's packet @request, whose conditions are @bytecode. Returns
+	 * why it cannot, or nothing. If it cannot, an earlier breakpoint at @place may still be in
+	 * force.
 	 */
 	std::string insert(const Place &place, const std::string &request,
-			   const std::vector<std::string> &bytecode, const Registers &registers);
+			   const std::vector<std::string> &bytecode);
 	/*
-	 * gdb removes its breakpoints at every stop, and inserts them again as the program goes
-	 * on. So the events stay, disabled. Returns whether the breakpoint is one of those here.
+	 * gdb removes its breakpoints at every stop, and inserts them again when it resumes the
+	 * program, so this only disables the events. Returns false for a breakpoint that is not
+	 * here.
 	 */
 	bool remove(const Place &place);
-	/* Gives it up: gdbserver gets it. */
+	/* Closes the events, because gdbserver gets the breakpoint. */
 	void drop(const Place &place) { filtered_.erase(place); }
 
 	/* gdbserver has inserted @place, or removed it. */
@@ -57,33 +63,52 @@ public:
 	void gdbserver_lacks(const Place &place) { gdbserver_.erase(place); }
 	bool in_gdbserver(const Place &place) const { return gdbserver_.contains(place); }
 	/*
-	 * Before gdbserver gets @place, which takes debug registers that ptrace(2) and perf
-	 * share: gives up breakpoints until there is room. The packets that insert them in
-	 * gdbserver.
+	 * To be called before gdbserver gets @place, because ptrace(2) and perf share the debug
+	 * registers: closes breakpoints until there is room. Returns the packets that insert these
+	 * breakpoints in gdbserver.
 	 */
 	std::vector<std::string> make_room(const Place &place);
 
-	/* A new process has what gdb has inserted in its parent, but no events yet. */
+	/*
+	 * Keeps the target description of @pid: gdb reads one for each process, because their
+	 * architectures may differ. A @pid of 0 is the process that the first stop will name, whose
+	 * description gdb reads before that: name_first().
+	 */
+	void describe(pid_t pid, std::string_view description)
+	{
+		registers_[pid] = Registers(description);
+	}
+	void name_first(pid_t pid);
+	/* Not known() unless gdb has read the description. */
+	const Registers &registers_of(pid_t pid) const;
+
+	/* To gdb, a new process has the breakpoints of its parent; it has no events yet. */
 	void forked(pid_t parent, pid_t child);
 	/*
 	 * The same for vfork(2), by which the child shares the memory of its parent. Returns the
 	 * requests to insert() for the child at once.
 	 *
 	 * insert() does not refuse such a child because it blocks SIGTRAP, as posix_spawn(3) does:
-	 * gdbserver would write a breakpoint into the memory of the parent, and leave it there.
+	 * gdbserver would write a breakpoint into the memory of the parent, and leave it there when
+	 * the child executes a program.
 	 */
 	std::vector<std::string> vforked(pid_t parent, pid_t child);
+	/* Whether gdbserver must not get @place for that reason. */
+	bool in_memory_of_parent(const Place &place) const
+	{
+		return vforked_.contains(place.pid) && filtered_.contains(place);
+	}
 	/* The process has exited, was detached, or runs another program. */
 	void forget(pid_t pid);
 	void forget_all();
 
 	/*
-	 * Threads that have hit and do not stop, because they block SIGTRAP. insert() does not know
-	 * of them if they have started, or have blocked it, since.
+	 * Threads that have hit but do not stop, because they block SIGTRAP. insert() refuses only
+	 * processes in which a thread already does.
 	 */
 	std::set<pid_t> threads_that_do_not_stop() const;
 
-	/* Lines for the user: what is in the kernel, and the hits there since it was inserted. */
+	/* For the user: a line for each breakpoint in the kernel, with its hits so far. */
 	std::string report() const;
 
 	/*
@@ -96,12 +121,15 @@ public:
 	}
 
 private:
+	std::string why_not_here(pid_t pid) const;
 	size_t slots_taken(pid_t pid) const;
 	void close_unused(pid_t pid);
 
+	const std::function<ino_t()> socket_of_gdbserver_;
+	std::map<pid_t, Registers> registers_;
 	std::map<Place, Filtered> filtered_;
 	std::set<Place> gdbserver_;
 	std::set<std::pair<pid_t, uint64_t>> addresses_;
 	std::set<pid_t> vforked_; /* children that share the memory of their parent */
-	size_t slots_; /* for breakpoints, that a task has on this machine */
+	size_t slots_; /* breakpoint slots of a task on this machine */
 };

@@ -61,9 +61,9 @@ using Expression = std::vector<Instruction>;
 constexpr size_t DEEPEST = 60;
 
 /*
- * The instructions that are reached, in their order; none, and @why, for an expression that cannot
- * be translated: operations on floats and of tracepoints, loops, and what is malformed. Each
- * instruction of the result has its operands on the stack, jumps forward to another one, and is
- * reached with one depth only.
+ * Returns the reachable instructions in their order. Returns none, and @why, if the expression is
+ * malformed or cannot be translated: it has a loop, or an operation on floats or of tracepoints. In
+ * the result each instruction finds its operands on the stack, jumps only forward, to another
+ * instruction, and is always reached with the same depth.
  */
 std::optional<Expression> decode(std::string_view bytes, std::string &why);

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Stands between gdb and gdbserver, and turns the conditions of breakpoints into BPF programs: a
- * hit whose condition does not hold stops neither the program nor one of its threads.
+ * A proxy between gdb and gdbserver that turns the conditions of breakpoints into BPF programs: a
+ * hit whose condition is false stops no thread.
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -33,15 +35,16 @@ static const char usage[] =
 	"       perf_bpf_gdb -- ARGUMENT-OF-GDBSERVER...\n"
 	"Evaluates the conditions of gdb's breakpoints in the kernel. Use it in gdb as\n"
 	"  (gdb) target extended-remote | perf_bpf_gdb PROGRAM\n"
-	"It runs gdbserver, passes on what gdb and gdbserver say, and turns the conditions of\n"
-	"breakpoints into BPF programs. gdbserver evaluates those that have no translation.\n"
+	"It runs gdbserver, relays the packets between gdb and gdbserver, and turns the "
+	"conditions\n"
+	"of breakpoints into BPF programs. gdbserver evaluates those that cannot be translated.\n"
 	"(gdb) monitor perf_bpf lists the conditions in the kernel, and how often each was hit.\n"
 	"  --attach PID         debugs a running process\n"
 	"  --connect HOST:PORT  uses a gdbserver that is running on this machine\n"
 	"  -h, --help           this text\n"
 	"  --version            the version\n";
 
-/* On stderr, which gdb shows to its user. By one write(2): gdbserver writes there, too. */
+/* Prints on stderr, which gdb shows to its user. One write(2), as gdbserver prints there, too. */
 __attribute__((format(printf, 1, 2))) static void say(const char *format, ...)
 {
 	static constexpr char name[] = "perf_bpf_gdb: ";
@@ -71,11 +74,11 @@ std::optional<pid_t> process_of(std::string_view thread)
 	return pid && *pid > 0 && *pid <= INT32_MAX ? std::optional<pid_t>(*pid) : std::nullopt;
 }
 
-/* "Z0,ADDRESS,KIND;X3,220127": a breakpoint, and what follows. */
+/* A Z packet: "Z0,ADDRESS,KIND;X3,220127". */
 struct PlaceRequest {
 	Place place;
 	std::vector<std::string> conditions; /* bytecode */
-	bool more = false; /* commands for the stub, or what is not understood */
+	bool more = false; /* has commands for the stub, or something unknown */
 };
 
 std::optional<PlaceRequest> parse_place(std::string_view request, pid_t pid)
@@ -118,7 +121,7 @@ std::optional<PlaceRequest> parse_place(std::string_view request, pid_t pid)
 	return parsed;
 }
 
-/* What gdbserver says of a thread that has stopped: "T05thread:p1f.1f;10:...;". */
+/* gdbserver's report of a thread that has stopped: "T05thread:p1f.1f;10:...;". */
 struct Stop {
 	explicit Stop(std::string_view reply);
 
@@ -146,7 +149,7 @@ Stop::Stop(std::string_view reply)
 		const std::string_view name = field.until(':');
 
 		fields[name] = field.rest();
-		/* The others are registers, by number. */
+		/* A hexadecimal name is the number of a register. */
 		Text number(name);
 
 		explained |= !(number.hex() && number.empty()) &&
@@ -155,14 +158,14 @@ Stop::Stop(std::string_view reply)
 	}
 }
 
-/* Milliseconds for a side whose buffers are full to read, once the other one is gone. */
+/* Milliseconds to wait for a side that does not read the last packets of the other one. */
 constexpr int PATIENCE = 1000;
-/* Milliseconds until the SIGTRAP of a hit is pending in a thread that blocks it. */
+/* Milliseconds after SIGIO, until the SIGTRAP is pending in a thread that blocks it. */
 constexpr int LOOK_AGAIN = 100;
 
 /*
- * SIGIO says that a condition holds. SIGTERM and SIGHUP end the session like the end of gdb does:
- * if they terminated perf_bpf_gdb at once, gdbserver and its program would stay.
+ * SIGIO reports an accepted hit. SIGTERM and SIGHUP end the session as if gdb had exited: if they
+ * terminated perf_bpf_gdb at once, it would not wait for gdbserver.
  */
 Fd signals_fd()
 {
@@ -174,18 +177,26 @@ Fd signals_fd()
 
 class Proxy {
 public:
-	/* @missing: why gdbserver evaluates all conditions, or nothing. */
-	Proxy(Connection gdb, Connection server, const std::string &missing)
+	/*
+	 * @missing: why gdbserver evaluates all conditions, or nothing. @socket_of_server: see
+	 * Breakpoints.
+	 */
+	Proxy(Connection gdb, Connection server, const std::string &missing,
+	      std::function<ino_t()> socket_of_server)
 		: gdb_(std::move(gdb))
 		, server_(std::move(server))
 		, signals_(signals_fd())
 		, filters_(missing.empty())
 		, missing_(missing)
+		, breakpoints_(std::move(socket_of_server))
 	{
 	}
 
-	/* Until one of the two is gone; then the other gets what is left for it, if it reads. */
-	void run()
+	/*
+	 * Relays packets until one side is gone; then the other side gets the packets that are
+	 * left, if it reads. Returns the exit code.
+	 */
+	int run()
 	{
 		while (pass_on())
 			;
@@ -195,10 +206,12 @@ public:
 			while (side->has_output() && poll(&ready, 1, PATIENCE) > 0)
 				side->write_some();
 		}
+		return exit_code_;
 	}
 
 private:
 	bool pass_on();
+	bool gives_up(const Connection &side, const char *name);
 	void from_gdb(const Packet &packet);
 	void from_server(const Packet &packet);
 
@@ -207,6 +220,7 @@ private:
 	bool remove(const std::string &request);
 	void before(const std::string &request);
 	void after(const std::string &request, const std::string &reply);
+	void make_current(pid_t pid);
 	void not_taken(const std::string &request);
 	void vforked(pid_t parent, pid_t child);
 	bool report(const std::string &request);
@@ -217,25 +231,26 @@ private:
 
 	struct Request {
 		std::string data;
-		bool for_gdb; /* or gdb has not asked, and its reply is not passed on */
+		bool for_gdb; /* else perf_bpf_gdb has sent it, and drops the reply */
 	};
 
 	Connection gdb_, server_;
 	const Fd signals_;
-	bool look_again_ = false; /* the SIGTRAP follows SIGIO, when the thread leaves the kernel */
+	bool look_again_ =
+		false; /* after SIGIO: the SIGTRAP comes when the thread leaves the kernel */
 	const bool filters_;
 	const std::string missing_;
-	std::deque<Request> asked_; /* of gdbserver, and not replied to yet */
+	std::deque<Request> asked_; /* gdbserver has not replied yet */
 	Breakpoints breakpoints_;
 	pid_t current_ = 0; /* the process that Z packets are for, if it is known */
 	bool non_stop_ = false, knows_hwbreak_ = false;
-	std::string description_; /* as far as gdb has read it */
-	Registers registers_;
-	std::set<std::string> refused_; /* requests that the user was told of */
-	std::set<pid_t> not_stopped_; /* threads that the user was told of */
+	std::string description_; /* of the current process, as far as gdb has read it */
+	std::set<std::string> refused_; /* requests for which a message was printed */
+	std::set<pid_t> not_stopped_; /* threads for which a message was printed */
+	int exit_code_ = 0;
 };
 
-/* Waits for packets, and for the sides to take some; false once one of the two is gone. */
+/* Waits, and relays some packets. Returns false when one side is gone. */
 bool Proxy::pass_on()
 {
 	const auto output = [](const Connection &side) {
@@ -264,10 +279,24 @@ bool Proxy::pass_on()
 		return false;
 	while (std::optional<Packet> packet = gdb_.next())
 		from_gdb(*packet);
-	return !gdb_.stuck() && !server_.stuck();
+	return !gives_up(gdb_, "gdb") && !gives_up(server_, "gdbserver");
 }
 
-/* False if a signal ends the session. */
+bool Proxy::gives_up(const Connection &side, const char *name)
+{
+	if (side.overlong())
+		say("%s has sent a packet of more than %zu bytes; the session ends", name,
+		    Framing::LONGEST);
+	else if (side.stuck())
+		say("%s does not read: more than %zu bytes wait for it; the session ends", name,
+		    Framing::LONGEST);
+	else
+		return false;
+	exit_code_ = 1;
+	return true;
+}
+
+/* Returns false if a signal ends the session. */
 bool Proxy::signalled()
 {
 	signalfd_siginfo info;
@@ -291,7 +320,7 @@ void Proxy::look_for_threads_that_do_not_stop()
 
 void Proxy::ask_server(const std::string &request, bool for_gdb)
 {
-	/* These two get no reply. */
+	/* gdbserver does not reply to these two. */
 	if (request != "k" && !request.starts_with("R"))
 		asked_.push_back({ request, for_gdb });
 	server_.send(request);
@@ -305,6 +334,13 @@ void Proxy::from_gdb(const Packet &packet)
 		server_.send(packet);
 		return;
 	}
+	/*
+	 * gdb sends a packet again if it gets no acknowledgement for "remotetimeout", which the
+	 * measurements at the start exceed on a slow machine. gdb acknowledges each reply, so it
+	 * has no reply to the first one yet, and expects only one.
+	 */
+	if (packet.again)
+		return;
 	if (filters_ && (request.starts_with("Z") ? insert(request) : remove(request))) {
 		gdb_.send("OK");
 		return;
@@ -315,7 +351,7 @@ void Proxy::from_gdb(const Packet &packet)
 	ask_server(request);
 }
 
-/* Whether gdbserver need not see it. */
+/* Returns whether the kernel has the breakpoint, so that gdbserver does not get the request. */
 bool Proxy::insert(const std::string &request)
 {
 	const std::optional<PlaceRequest> parsed = parse_place(request, current_);
@@ -327,11 +363,16 @@ bool Proxy::insert(const std::string &request)
 
 	if (!parsed->conditions.empty() && !parsed->more && place.type <= '1' &&
 	    !breakpoints_.in_gdbserver(place)) {
-		const std::string why =
-			breakpoints_.insert(place, request, parsed->conditions, registers_);
+		const std::string why = breakpoints_.insert(place, request, parsed->conditions);
 
 		if (why.empty())
 			return true;
+		if (breakpoints_.in_memory_of_parent(place)) {
+			say("process %d has no breakpoint at 0x%llx until it executes a program: "
+			    "it %s",
+			    place.pid, static_cast<unsigned long long>(place.address), why.c_str());
+			return true;
+		}
 		if (refused_.insert(request).second)
 			say("gdbserver evaluates the condition at 0x%llx: it %s",
 			    static_cast<unsigned long long>(place.address), why.c_str());
@@ -342,7 +383,14 @@ bool Proxy::insert(const std::string &request)
 	return false;
 }
 
-/* gdb's "monitor perf_bpf", which gdbserver does not know. */
+void Proxy::make_current(pid_t pid)
+{
+	if (!current_)
+		breakpoints_.name_first(pid);
+	current_ = pid;
+}
+
+/* Replies to gdb's "monitor perf_bpf", which gdbserver does not know. */
 bool Proxy::report(const std::string &request)
 {
 	std::string output = "O";
@@ -374,8 +422,8 @@ bool Proxy::remove(const std::string &request)
 }
 
 /*
- * What a request ends for the breakpoints here, before gdbserver sees it: a thread that is let go
- * must not trap.
+ * Closes the breakpoints of a process that a request detaches or kills, before gdbserver gets the
+ * request: a detached thread must not trap.
  */
 void Proxy::before(const std::string &request)
 {
@@ -391,7 +439,7 @@ void Proxy::before(const std::string &request)
 	}
 }
 
-/* What a request has changed. */
+/* Follows what gdbserver has done. */
 void Proxy::after(const std::string &request, const std::string &reply)
 {
 	Text text(request);
@@ -404,7 +452,7 @@ void Proxy::after(const std::string &request, const std::string &reply)
 		non_stop_ = text.rest() == "1";
 	} else if (text.skip("Hg") && ok) {
 		if (const std::optional<pid_t> pid = process_of(text.rest()))
-			current_ = *pid;
+			make_current(*pid);
 	} else if (text.skip("qXfer:features:read:")) {
 		const std::string_view annex = text.until(':');
 
@@ -412,7 +460,7 @@ void Proxy::after(const std::string &request, const std::string &reply)
 			description_.clear();
 		if (reply.starts_with("m") || reply.starts_with("l"))
 			description_ += plain(reply).substr(1);
-		registers_ = Registers(description_);
+		breakpoints_.describe(current_, description_);
 	} else if (request.starts_with("Z") || request.starts_with("z")) {
 		const std::optional<PlaceRequest> parsed = parse_place(request, current_);
 
@@ -438,7 +486,7 @@ static std::string without_range_steps(const std::string &actions)
 	return kept;
 }
 
-/* gdbserver has refused a breakpoint that was given up for another one, and gdb does not know. */
+/* gdbserver has refused a breakpoint that make_room() gave up, and that gdb believes inserted. */
 void Proxy::not_taken(const std::string &request)
 {
 	const std::optional<PlaceRequest> parsed = parse_place(request, current_);
@@ -446,11 +494,11 @@ void Proxy::not_taken(const std::string &request)
 	if (!parsed)
 		return;
 	breakpoints_.gdbserver_lacks(parsed->place);
-	say("the breakpoint at 0x%llx is lost: gdbserver does not insert it",
+	say("the breakpoint at 0x%llx is lost, because gdbserver cannot insert it",
 	    static_cast<unsigned long long>(parsed->place.address));
 }
 
-/* Requests that are replied to once a thread has stopped; in non-stop mode some say OK at first. */
+/* gdbserver replies when a thread has stopped; in non-stop mode some replies are "OK" instead. */
 static bool awaits_stop(std::string_view request)
 {
 	static constexpr std::string_view begins[] = { "?",	"c",	    "C",
@@ -473,7 +521,7 @@ void Proxy::from_server(const Packet &packet)
 						       : reply });
 		return;
 	}
-	/* Output of the program or of a monitor command comes ahead of the reply. */
+	/* The output of the program or of a monitor command precedes the reply. */
 	if (asked_.empty() || (reply.starts_with("O") && reply != "OK")) {
 		gdb_.send(packet);
 		return;
@@ -494,8 +542,8 @@ void Proxy::from_server(const Packet &packet)
 }
 
 /*
- * Until it executes a program, the child runs in the memory of its parent. gdb takes all
- * breakpoints of the parent to be inserted there, so they are opened on the child as well.
+ * Until it executes a program, the child runs in the memory of its parent. gdb assumes that it has
+ * all breakpoints of the parent, so they are opened on the child as well.
  */
 void Proxy::vforked(pid_t parent, pid_t child)
 {
@@ -503,7 +551,7 @@ void Proxy::vforked(pid_t parent, pid_t child)
 		const std::optional<PlaceRequest> parsed = parse_place(request, child);
 
 		if (parsed)
-			breakpoints_.insert(parsed->place, request, parsed->conditions, registers_);
+			breakpoints_.insert(parsed->place, request, parsed->conditions);
 	}
 }
 
@@ -528,7 +576,7 @@ std::string Proxy::stopped(std::string reply)
 	if (!pid)
 		return reply;
 	if (!non_stop_)
-		current_ = *pid;
+		make_current(*pid);
 	if (const std::optional<pid_t> child = process_of(stop.field("fork")))
 		breakpoints_.forked(*pid, *child);
 	if (const std::optional<pid_t> child = process_of(stop.field("vfork")))
@@ -537,16 +585,18 @@ std::string Proxy::stopped(std::string reply)
 		breakpoints_.forget(*pid);
 
 	/*
-	 * Threads hit at the same time. One stop is reported, the others wait, and gdb may have
-	 * removed the breakpoint when it hears of them. It takes a SIGTRAP there for one of the
-	 * program's, unless the stub says that a breakpoint was hit.
+	 * When several threads hit at the same time, gdbserver reports one stop and keeps the
+	 * others. gdb may remove the breakpoint before it receives those, and then reports a
+	 * SIGTRAP of the program, unless the stub says that a breakpoint was hit.
 	 */
-	if (stop.trap && !stop.explained && knows_hwbreak_ && registers_.pc()) {
+	const std::optional<uint64_t> pc_number = breakpoints_.registers_of(*pid).pc();
+
+	if (stop.trap && !stop.explained && knows_hwbreak_ && pc_number) {
 		char number[17];
 		uint64_t pc = 0;
 
 		snprintf(number, sizeof(number), "%02llx",
-			 static_cast<unsigned long long>(*registers_.pc()));
+			 static_cast<unsigned long long>(*pc_number));
 
 		const std::optional<std::string> value = Text(stop.field(number)).bytes(sizeof(pc));
 
@@ -560,8 +610,8 @@ std::string Proxy::stopped(std::string reply)
 }
 
 /*
- * gdbserver, which exits once its input is closed, unless it has never got a packet: then it does
- * not end by itself.
+ * gdbserver. With --once it exits when its input is closed, except while it waits for a running
+ * program; without --once it would try to read more in a loop.
  */
 class Gdbserver {
 public:
@@ -586,6 +636,7 @@ private:
 
 void Gdbserver::run(int socket, std::vector<std::string> arguments)
 {
+	const pid_t parent = getpid();
 	std::vector<char *> argv;
 
 	pid_ = fork();
@@ -593,10 +644,17 @@ void Gdbserver::run(int socket, std::vector<std::string> arguments)
 		say("fork: %s", strerror(errno));
 	if (pid_)
 		return;
+	/*
+	 * If perf_bpf_gdb is killed, ~Gdbserver() does not run. A program that gdbserver has
+	 * started ends with it (PTRACE_O_EXITKILL); one that it has attached to runs on.
+	 */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(1);
 	dup2(socket, STDIN_FILENO);
 	dup2(socket, STDOUT_FILENO);
 	signal(SIGPIPE, SIG_DFL);
-	arguments.insert(arguments.begin(), "gdbserver");
+	arguments.insert(arguments.begin(), { "gdbserver", "--once" });
 	for (std::string &argument : arguments)
 		argv.push_back(argument.data());
 	argv.push_back(nullptr);
@@ -605,15 +663,21 @@ void Gdbserver::run(int socket, std::vector<std::string> arguments)
 	_exit(127);
 }
 
+/* Returns an errno, or 0. */
+int connected(Fd &socket, const sockaddr *address, socklen_t size)
+{
+	socket = Fd(::socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	return socket.valid() && !connect(socket.get(), address, size) ? 0 : errno;
+}
+
 /*
- * To "HOST:PORT", an address of this machine: a name would need libraries that a static program
- * lacks.
+ * To "HOST:PORT" or "[HOST]:PORT", an address of this machine: resolving a name requires libraries
+ * that a static program lacks.
  */
 Fd connect_to(const std::string &place)
 {
 	const size_t colon = place.rfind(':');
-	const std::string host = place.substr(0, colon),
-			  address = host.empty() || host == "localhost" ? "127.0.0.1" : host;
+	std::string host = place.substr(0, colon);
 	const int port = colon == place.npos ? 0 : atoi(place.c_str() + colon + 1);
 	sockaddr_in v4 = {};
 	sockaddr_in6 v6 = {};
@@ -623,18 +687,18 @@ Fd connect_to(const std::string &place)
 	v4.sin_family = AF_INET;
 	v6.sin6_family = AF_INET6;
 	v4.sin_port = v6.sin6_port = htons(port);
+	if (host.starts_with("[") && host.ends_with("]"))
+		host = host.substr(1, host.size() - 2);
+	else if (host.empty() || host == "localhost")
+		host = "127.0.0.1";
 	if (port < 1 || port > 65535) {
 		say("--connect %s: no port; give HOST:PORT", place.c_str());
-	} else if (inet_pton(AF_INET, address.c_str(), &v4.sin_addr) == 1) {
-		socket = Fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-		err = connect(socket.get(), reinterpret_cast<sockaddr *>(&v4), sizeof(v4)) ? errno
-											   : 0;
-	} else if (inet_pton(AF_INET6, address.c_str(), &v6.sin6_addr) == 1) {
-		socket = Fd(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
-		err = connect(socket.get(), reinterpret_cast<sockaddr *>(&v6), sizeof(v6)) ? errno
-											   : 0;
+	} else if (inet_pton(AF_INET, host.c_str(), &v4.sin_addr) == 1) {
+		err = connected(socket, reinterpret_cast<sockaddr *>(&v4), sizeof(v4));
+	} else if (inet_pton(AF_INET6, host.c_str(), &v6.sin6_addr) == 1) {
+		err = connected(socket, reinterpret_cast<sockaddr *>(&v6), sizeof(v6));
 	} else {
-		say("--connect %s: %s is not an address; give that of this machine, or localhost",
+		say("--connect %s: %s is not an address; give one of this machine, or localhost",
 		    place.c_str(), host.c_str());
 	}
 	if (!err)
@@ -642,6 +706,35 @@ Fd connect_to(const std::string &place)
 	say("--connect %s: %s; start gdbserver on this machine first", place.c_str(),
 	    strerror(err));
 	return Fd();
+}
+
+/*
+ * The inode of the other end of a TCP connection within this machine: proc(5), /proc/net/tcp. 0 if
+ * there is none here. It has an inode from the time on when the peer has accepted it.
+ */
+ino_t peer_of(int socket)
+{
+	sockaddr_in6 here = {}, there = {}; /* sockaddr_in has its port at the same offset */
+	socklen_t here_size = sizeof(here), there_size = sizeof(there);
+
+	if (getsockname(socket, reinterpret_cast<sockaddr *>(&here), &here_size) ||
+	    getpeername(socket, reinterpret_cast<sockaddr *>(&there), &there_size))
+		return 0;
+	for (const char *file : { "/proc/net/tcp", "/proc/net/tcp6" }) {
+		std::ifstream connections(file);
+
+		for (std::string line; std::getline(connections, line);) {
+			unsigned int local, remote;
+			unsigned long inode;
+
+			if (sscanf(line.c_str(),
+				   "%*s %*[0-9A-F]:%x %*[0-9A-F]:%x %*s %*s %*s %*s %*s %*s %lu",
+				   &local, &remote, &inode) == 3 &&
+			    local == ntohs(there.sin6_port) && remote == ntohs(here.sin6_port))
+				return inode;
+		}
+	}
+	return 0;
 }
 
 /*
@@ -675,6 +768,7 @@ int main(int argc, char **argv)
 					    arguments.end());
 	std::vector<std::string> for_gdbserver;
 	Fd server;
+	std::function<ino_t()> socket_of_server;
 
 	if (first == "-h" || first == "--help") {
 		fputs(usage, stdout);
@@ -685,13 +779,13 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	if (isatty(STDIN_FILENO)) {
-		say("gdb starts it, by (gdb) target extended-remote | perf_bpf_gdb ...");
+		say("stdin is a terminal; run (gdb) target extended-remote | perf_bpf_gdb ...");
 		return 2;
 	}
 	if (first == "--attach" && rest.size() == 1 && is_number(rest[0])) {
 		for_gdbserver = { "--attach", "-", rest[0] };
 	} else if (first == "--attach") {
-		say("--attach takes the number of a process");
+		say("--attach requires one process id");
 		return refused(2);
 	} else if (first == "--") {
 		for_gdbserver = rest;
@@ -708,21 +802,25 @@ int main(int argc, char **argv)
 	if (first == "--" && std::none_of(rest.begin(), rest.end(), [](const std::string &each) {
 		    return each == "-" || each == "stdio";
 	    })) {
-		say("-- takes the arguments of gdbserver; one of them must be -");
+		say("-- requires arguments for gdbserver, and one of them must be -");
 		return refused(2);
 	}
 
 	Gdbserver process;
 
-	/* A side that is gone shows when it is read from. */
+	/* Reading shows that a side is gone. */
 	signal(SIGPIPE, SIG_IGN);
 	if (first == "--connect") {
 		server = connect_to(rest[0]);
 		if (!server.valid())
 			return refused(1);
+		socket_of_server = [fd = server.get()] { return peer_of(fd); };
 	} else {
 		SocketPair pair;
+		struct stat there = {};
 
+		fstat(pair.there.get(), &there);
+		socket_of_server = [inode = there.st_ino] { return inode; };
 		process.run(pair.there.get(), for_gdbserver);
 		server = std::move(pair.here);
 	}
@@ -737,8 +835,8 @@ int main(int argc, char **argv)
 
 	Fd server_out(fcntl(server.get(), F_DUPFD_CLOEXEC, 0));
 	Proxy proxy(Connection(Fd(dup(STDIN_FILENO)), Fd(dup(STDOUT_FILENO))),
-		    Connection(std::move(server), std::move(server_out)), missing);
+		    Connection(std::move(server), std::move(server_out)), missing,
+		    std::move(socket_of_server));
 
-	proxy.run();
-	return 0;
+	return proxy.run();
 }

@@ -33,7 +33,7 @@ std::string framed(const Packet &packet)
 	return char(packet.kind) + packet.data + sum;
 }
 
-/* Takes what lies between packets; whether one begins. */
+/* Drops the bytes before the next packet. Returns whether one begins. */
 bool Framing::find_packet()
 {
 	size_t n = 0;
@@ -42,6 +42,7 @@ bool Framing::find_packet()
 		if (c == Packet::NORMAL || c == Packet::NOTIFICATION || c == Packet::INTERRUPT)
 			break;
 		resend_ |= c == '-' && acknowledges_;
+		acked_ |= c == '+';
 		n++;
 	}
 	bytes_.drop(n);
@@ -73,8 +74,12 @@ std::optional<Packet> Framing::next()
 		if (!acknowledges_ || packet.kind == Packet::NOTIFICATION)
 			return packet;
 		acks_ += sum == checksum(packet.data) ? '+' : '-';
-		if (acks_.back() == '+')
-			return packet;
+		if (acks_.back() == '-')
+			continue;
+		packet.again = !acked_ && packet.data == last_;
+		acked_ = false;
+		last_ = packet.data;
+		return packet;
 	}
 	return {};
 }
@@ -116,7 +121,7 @@ bool Connection::receive()
 
 	if (n < 0 && errno == EINTR)
 		return true;
-	if (n <= 0 || broken_ || framing_.overlong())
+	if (n <= 0 || broken_)
 		return false;
 	framing_.add({ buffer, size_t(n) });
 	return true;

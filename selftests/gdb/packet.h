@@ -14,9 +14,11 @@ struct Packet {
 
 	Kind kind;
 	std::string data; /* as on the wire: escaped, and with its runs */
+	/* The same as the packet before, and the sender has acknowledged nothing in between. */
+	bool again = false;
 };
 
-/* Bytes that come at the end and go at the front, in linear time. */
+/* A queue of bytes: append() at the end and drop() at the front take linear time. */
 class Bytes {
 public:
 	void append(std::string_view more)
@@ -36,14 +38,15 @@ private:
 	size_t gone_ = 0; /* bytes of text_ */
 };
 
-/* The bytes that a side sends, cut into packets. What lies between packets is acknowledgements. */
+/* Splits the bytes that a side sends into packets, and the acknowledgements between packets. */
 class Framing {
 public:
 	void add(std::string_view bytes) { bytes_.append(bytes); }
 	std::optional<Packet> next();
 
 	/*
-	 * What the other side is to be sent for the bytes up to here: "+" or "-" for each packet.
+	 * Returns the acknowledgements for the packets so far, "+" or "-" for each, to be sent to
+	 * the other side.
 	 */
 	std::string take_acks() { return std::exchange(acks_, ""); }
 	/* Whether the other side has asked for the last packet again. */
@@ -62,7 +65,8 @@ private:
 	bool find_packet();
 
 	Bytes bytes_;
-	std::string acks_;
+	std::string acks_, last_;
+	bool acked_ = true; /* the other side has acknowledged a packet since last_ */
 	bool acknowledges_ = true, resend_ = false;
 };
 
@@ -80,33 +84,34 @@ public:
 
 	int in() const { return in_.get(); }
 	int out() const { return out_.get(); }
-	/* Reads what is there; false once the other side is gone. */
+	/* Reads the available bytes. Returns false when the other side is gone. */
 	bool receive();
-	/* Acknowledges it, too. */
+	/* Returns and acknowledges the next packet. */
 	std::optional<Packet> next();
 	void send(const Packet &packet);
 	void send(std::string data) { send(Packet{ Packet::NORMAL, std::move(data) }); }
 	void stop_acks() { framing_.stop_acks(); }
+	bool overlong() const { return framing_.overlong(); }
 
 	/* Packets wait here, so that a side that does not read does not block the other one. */
 	bool has_output() const { return output_.size(); }
-	/* Too many of them: it does not read at all. */
+	/* Too many of them: the other side does not read at all. */
 	bool stuck() const { return output_.size() > Framing::LONGEST; }
-	/* Writes a part of them. Does not block if poll() says that out() can be written to. */
+	/* Writes some of them. Does not block if poll() reports that out() is writable. */
 	void write_some();
 
 private:
 	Fd in_, out_;
 	Framing framing_;
 	Bytes output_;
-	std::string last_; /* sent, in case that it is asked for again */
+	std::string last_; /* sent: the other side may ask for it again */
 	bool broken_ = false;
 };
 
 /* Without escapes and runs: "0*,}]" is "0000000}". */
 std::string plain(std::string_view data);
 
-/* Reads a packet's text from the left; each call takes what it returns. */
+/* Parses the text of a packet from left to right: each call consumes what it returns. */
 class Text {
 public:
 	explicit Text(std::string_view rest)
@@ -117,7 +122,7 @@ public:
 	bool empty() const { return rest_.empty(); }
 	std::string_view rest() const { return rest_; }
 	bool skip(std::string_view prefix);
-	/* Up to @separator, which is taken, too, or to the end. */
+	/* Up to @separator, which is consumed but not returned, or to the end. */
 	std::string_view until(char separator);
 	std::optional<uint64_t> hex();
 	/* @size bytes, two digits each. */

@@ -21,7 +21,7 @@ struct Register {
 class Registers {
 public:
 	Registers() = default;
-	/* None for an architecture other than the one this program runs on: i386 on x86-64, say. */
+	/* Not known() for another architecture than that of this program: i386 on x86-64, say. */
 	explicit Registers(std::string_view description);
 
 	bool known() const { return !all_.empty(); }

@@ -14,7 +14,7 @@
 #include "lib/kernel.h"
 #include "lib/rights.h"
 
-/* Of the child that measures, in memory that the parent sees. */
+/* What the measuring child reports to its parent, in shared memory. */
 static char *reason;
 static constexpr size_t REASON_SIZE = 256;
 
@@ -35,7 +35,7 @@ void unavailable(const char *why)
 	_exit(1);
 }
 
-/* What @body says in a child, where a SIGTRAP that nothing handles does no harm. */
+/* Runs @body in a child, which an unhandled SIGTRAP may kill, and returns what it reports. */
 template <typename Body> static std::string in_child(Body body)
 {
 	reason = static_cast<char *>(shared_with_children(REASON_SIZE));
@@ -48,7 +48,7 @@ template <typename Body> static std::string in_child(Body body)
 	std::string said = reason;
 
 	reason = nullptr;
-	return said.empty() && status ? "a measurement died of a signal" : said;
+	return said.empty() && status ? "the measuring process was killed by a signal" : said;
 }
 
 std::string missing_support()

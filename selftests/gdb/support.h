@@ -4,7 +4,7 @@
 
 #include <string>
 
-/* What is missing, or nothing. Measured, as a version says little about a patched kernel. */
+/* What is missing, or nothing. Measured, because a version says little about a patched kernel. */
 std::string missing_support();
 
 /*

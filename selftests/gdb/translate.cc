@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The stack of an expression is on the stack of the program, where the depth of each instruction is
- * known. So every operation loads its operands, works on them, and stores its result.
+ * The expression's stack is kept on the stack of the BPF program: the depth before each instruction
+ * is known, so each value has a fixed slot. Every operation loads its operands from their slots and
+ * stores its result.
  */
 #include "gdb/translate.h"
 

@@ -13,9 +13,9 @@
 /*
  * A program of type perf_event that returns 1, accepts the hit, if one of @conditions is not 0.
  *
- * It also accepts a hit about which it cannot decide, because gdb evaluates the condition again
+ * It also accepts a hit for which it cannot evaluate the condition, because gdb evaluates it again
  * before it stops: memory that cannot be read without a page fault, a division by zero, a shift by
- * 64 bits or more. None, and @why, if a condition uses what the program does not have.
+ * 64 bits or more. Returns none, and @why, if a condition uses something that a program cannot do.
  */
 std::vector<bpf_insn> translate(const std::vector<Expression> &conditions,
 				const Registers &registers, std::string &why);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Real gdb and gdbserver with perf_bpf_gdb between them. gdb starts slowly where the CPU is
- * emulated, so a session tries several things. A script says "mark ..." where it has stopped;
- * what it says must be exactly what the test expects.
+ * Real gdb and gdbserver with perf_bpf_gdb between them. gdb starts slowly on an emulated CPU, so
+ * each session tests several things. The script prints "mark ..." at each stop, and the test
+ * expects exactly these marks.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -22,7 +22,7 @@
 namespace {
 
 #ifdef __x86_64__
-/* In gdb's words. It evaluates conditions with $sp, its name on all architectures, itself. */
+/* gdb's names for registers. With $sp, which exists everywhere, gdb evaluates the condition. */
 #define ARGUMENT "$rdi"
 #define STACK_POINTER "$rsp"
 #else
@@ -30,7 +30,7 @@ namespace {
 #define STACK_POINTER "$x29"
 #endif
 
-/* For a session, on an emulated CPU with a debug kernel; and for telling why it has not ended. */
+/* The limit for a session, on an emulated CPU with a debug kernel, and for reporting a hang. */
 constexpr int SECONDS = 220, SECONDS_TO_TELL = 20;
 
 bool is_installed(const std::string &command)
@@ -41,7 +41,7 @@ bool is_installed(const std::string &command)
 /* A gdb with the tracee as its program, and perf_bpf_gdb as its target. */
 class Gdb {
 public:
-	/* @arguments of perf_bpf_gdb; without @with_rights it may not load a program. */
+	/* @arguments are for perf_bpf_gdb, which cannot load a program without @with_rights. */
 	explicit Gdb(const std::string &script, const std::string &arguments = "",
 		     bool with_rights = true)
 		: output_(O_CLOEXEC)
@@ -53,7 +53,7 @@ public:
 	}
 
 	pid_t pid() const { return gdb_.pid(); }
-	/* Reads until gdb and the others have said @text, or have ended; whether it came. */
+	/* Reads until @text or the end of the output. Returns whether @text has come. */
 	bool await(const std::string &text, size_t from = 0)
 	{
 		char buffer[4096];
@@ -76,7 +76,7 @@ public:
 		}
 		return said_.find(text) != said_.npos;
 	}
-	/* All that gdb, gdbserver and the tracee have said. */
+	/* The whole output of gdb, gdbserver and the tracee. */
 	const std::string &said()
 	{
 		await("\xff");
@@ -112,7 +112,7 @@ public:
 		expected(joined(wanted), joined(marks()), "stops of gdb", site.file, site.line);
 		show();
 	}
-	/* The number behind the @nth "@text". */
+	/* The number that follows the @nth "@text", from 0. */
 	long number_after(const std::string &text, int nth = 0)
 	{
 		size_t at;
@@ -193,7 +193,7 @@ private:
 	Child gdb_;
 };
 
-/* A session of its own for each test, if what it takes is there. */
+/* Each test is a session, and is skipped if gdb or gdbserver is not installed. */
 void add_session(const char *name, const char *says, void (*check)())
 {
 	add_test({ std::string("gdb.") + name, "C1", says,
@@ -207,8 +207,8 @@ void add_session(const char *name, const char *says, void (*check)())
 }
 
 /*
- * Stops of gdbserver are voluntary switches of the tracee; those of rejected hits would be
- * thousands.
+ * Each stop by gdbserver is a voluntary context switch of the tracee. If rejected hits stopped it,
+ * there would be thousands.
  */
 void expect_few_switches(Gdb &gdb, int nth = 0)
 {
@@ -241,7 +241,7 @@ void check_arrival()
 		"printf \"mark hbreak %d\\n\", i\n"
 		"continue\n");
 
-	/* "twice" is what the frame of the call before has left there. */
+	/* At its entry, work() still finds the previous call's value of "twice" on the stack. */
 	gdb.expect_marks({ "break 4321", "hbreak 3001" });
 	EXPECT_TRUE(gdb.has_said("breakpoint already hit 1 time\n"), "hits that gdb counts");
 	EXPECT_TRUE(gdb.has_said(kernel_rejects_sigtrap() ? ": 4322 hits in the kernel\n"
@@ -299,7 +299,7 @@ void check_operands()
 
 void check_threads()
 {
-	/* Eight threads are there, and the last one is not. */
+	/* At threads_wait(), eight threads exist, but the last one does not. */
 	Gdb gdb("tbreak threads_wait\n"
 		"run threads 1000\n"
 		"break work if i == 500 && id == 5\n"
@@ -310,7 +310,7 @@ void check_threads()
 		"printf \"mark thread %d %d\\n\", i, id\n"
 		"continue\n"
 		"delete\n"
-		/* Each of the eight, with the others in the middle of it. */
+		/* Each of the eight threads stops while the others are running. */
 		"break work if i % 250 == 0 && id < 8\n"
 		"run threads 1000\n"
 		"set $stops = 0\n"
@@ -323,7 +323,7 @@ void check_threads()
 		"end\n"
 		"printf \"mark stops %d %d\\n\", $stops, $right\n"
 		"set $_exitcode = -1\n"
-		/* Hits that wait in gdbserver as gdb removes the breakpoint. */
+		/* gdb removes the breakpoint while gdbserver has more hits to report. */
 		"run threads 1000\n"
 		"delete\n"
 		"continue\n"
@@ -352,7 +352,7 @@ void check_spawned()
 		"set follow-fork-mode child\n"
 		"run spawn 100\n"
 		"printf \"mark child %d\\n\", $_exitcode\n"
-		/* Until the parent, which gdb has detached, has ended. */
+		/* Wait until the parent, which gdb has detached, has exited. */
 		"shell while grep -qs 'gdb_[t]racee' /proc/[0-9]*/cmdline; do sleep 0.1; done\n");
 
 	gdb.expect_marks({ "parent 60", "parent 80", "exit 0", "child 0" });
@@ -387,14 +387,14 @@ void check_processes()
 
 	gdb.expect_marks({ "parent 300 2", "child 300 1", "of two 300", "of two 300", "exec 300",
 			   "exit 0" });
-	/* Of the first run, which does not follow it, and of the second, which does. */
+	/* In the first run gdb follows the parent, in the second the child. */
 	EXPECT_EQ(gdb.times_said("child: exit 33"), 2, "children that run to their end");
 	EXPECT_FALSE(gdb.has_said("child: signal"), "children that end by a signal");
 	expect_translated(gdb);
 }
 
 /*
- * Whether @pid, which counts up the number at @address, adds @more to it. Fails at once if @pid is
+ * Returns whether @pid adds @more to the number at @address in time, or false at once if @pid is
  * gone.
  */
 bool counts_up(pid_t pid, off_t address, long more)
@@ -415,7 +415,7 @@ bool counts_up(pid_t pid, off_t address, long more)
 	return false;
 }
 
-/* Attached, let go, attached again; what runs on must not trap. */
+/* Attach, detach, attach again: while it is detached the tracee must not trap. */
 void check_attach()
 {
 	Pipe go(0);
@@ -444,7 +444,7 @@ void check_attach()
 			"detach\n",
 		"--attach " + pid);
 
-	/* perf_bpf_gdb is still there, and does not know of a next attach. */
+	/* perf_bpf_gdb still runs, and does not know that gdb will attach again. */
 	EXPECT_TRUE(gdb.await("mark detached\n"), "gdb lets the tracee go");
 	EXPECT_TRUE(counts_up(tracee.pid(), gdb.number_after("twice i is at "), 2 * 3 * 5000),
 		    "the tracee runs on where the condition holds");
@@ -490,7 +490,7 @@ void check_control()
 		"break work if i == 950\n"
 		"continue\n"
 		"printf \"mark second %d\\n\", i\n"
-		/* In the middle of a line, over a breakpoint that holds. */
+		/* "next" over a call, in which a condition would hold that is deleted. */
 		"delete 1\n"
 		"break call_work if i > 950\n"
 		"continue\n"
@@ -506,7 +506,7 @@ void check_control()
 			   "condition 200", "ignore 303", "tbreak 400", "commands 500",
 			   "commands 600", "commands 700", "commands 800", "commands 900",
 			   "second 950", "outer 951", "over 951", "exit 0" });
-	/* Neither what is rejected stops the tracee, nor what is deleted. */
+	/* Neither rejected hits nor deleted breakpoints stop the tracee. */
 	expect_few_switches(gdb);
 	expect_translated(gdb);
 }
@@ -524,7 +524,7 @@ void check_library()
 	expect_translated(gdb);
 }
 
-/* While nothing holds, gdb can stop the tracee, and may die. */
+/* gdb interrupts a tracee whose hits are all rejected, and is then killed. */
 void check_interrupt()
 {
 	Gdb gdb("break work if i == -1\n"
@@ -536,7 +536,7 @@ void check_interrupt()
 		"continue\n");
 
 	EXPECT_TRUE(gdb.await("main begins\n"), "gdb runs the tracee");
-	sleep(2); /* into work(), which has an i */
+	sleep(2); /* let the tracee get into loop() or work(), which have an i */
 	/* gdb asks its stub to stop the tracee. */
 	kill(gdb.pid(), SIGINT);
 	EXPECT_TRUE(gdb.await("mark runs again\n"), "gdb has the tracee stopped");
@@ -556,7 +556,7 @@ void check_interrupt()
 	expect_translated(gdb);
 }
 
-/* C expressions on the operands of the tracee, without what C leaves undefined. */
+/* Random C expressions on the operands of the tracee, without undefined behaviour. */
 class Expressions {
 public:
 	explicit Expressions(uint64_t seed)
@@ -577,7 +577,7 @@ public:
 							"unsigned short", "int", "unsigned int",
 							"long", "unsigned long" })) +
 			       ")" + side(depth);
-		case 2: /* by an int: of others gdb and its bytecode do not agree about the type */
+		case 2: /* by an int: for others, gdb and its bytecode differ in the type */
 			return side(depth) + random_.of({ " << ", " >> " }) + "((int)" +
 			       side(depth) + " & 31)";
 		case 3: /* no divisor of 0, and none of -1 */
@@ -615,8 +615,8 @@ private:
 };
 
 /*
- * gdb says at one stage of the tracee whether the expression holds. The next stage has it as the
- * condition of a breakpoint.
+ * At the first stage of the tracee gdb evaluates the expression; at the second stage a breakpoint
+ * has it as its condition.
  */
 void check_expressions()
 {
@@ -657,20 +657,20 @@ void check_expressions()
 	const int held = gdb.number_after("held: ");
 
 	/*
-	 * gdb asks a condition again. So what is accepted wrongly shows as two switches, for a
-	 * stop and a step.
+	 * gdb evaluates the condition again, so a hit that is accepted wrongly shows only as two
+	 * context switches, for the stop and a step.
 	 */
 	if (kernel_rejects_sigtrap())
 		EXPECT_LT(gdb.number_after("switches "), 2 * (NUMBER + held) + NUMBER / 4,
 			  "stops of the tracee");
-	/* gdb has no bytecode for some, or has more on the stack than its limit. */
+	/* gdb has no bytecode for some expressions, or limits the depth of their stack. */
 	EXPECT_LT(gdb.times_said("(host evals)"), NUMBER / 10, "conditions that gdb does not send");
 	EXPECT_GT(held, NUMBER / 10, "expressions that held");
 	EXPECT_LT(held, NUMBER * 9 / 10, "expressions that held");
 	expect_translated(gdb);
 }
 
-/* More than fits, and what gdbserver needs itself. */
+/* More conditions than slots, and breakpoints for which gdbserver needs slots. */
 void check_slots()
 {
 	Gdb gdb("break work if i == 100\n"
@@ -724,7 +724,7 @@ void check_blocked()
 			    "message that gdbserver evaluates the condition");
 }
 
-/* As before, but the thread starts after gdb has inserted the breakpoint. */
+/* Like check_blocked(), but the thread starts after gdb has inserted the breakpoint. */
 void check_blocked_later()
 {
 	if (!kernel_rejects_sigtrap())
@@ -739,7 +739,114 @@ void check_blocked_later()
 		    "message that a thread has hit");
 }
 
-/* gdb goes away before it has said anything. */
+/* gdbserver starts the program, before gdb says "run". */
+void check_program()
+{
+	Gdb gdb("break work if i == 4321\n"
+		"continue\n"
+		"printf \"mark program %d\\n\", i\n"
+		"continue\n"
+		"printf \"mark exit %d\\n\", $_exitcode\n",
+		file_of_own_folder("perf_bpf_gdb_tracee") + " loop 5000");
+
+	gdb.expect_marks({ "program 4321", "exit 0" });
+	EXPECT_EQ(gdb.number_after("total "), 4999 * 5000, "total of the program");
+	expect_few_switches(gdb);
+	expect_translated(gdb);
+}
+
+/* The word after "NAME:" in /proc/PID/status. */
+std::string status_of(pid_t pid, const std::string &name)
+{
+	std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+	std::string word, value;
+
+	while (status >> word)
+		if (word == name + ":")
+			status >> value;
+	return value;
+}
+
+/* SIGKILL of perf_bpf_gdb while the attached process is stopped or runs. */
+void kill_proxy(bool running)
+{
+	constexpr int PATIENCE = 5;
+	std::atomic<long> &counter = shared_with_children<std::atomic<long>>();
+	Child attached([&] {
+		for (;;)
+			counter++;
+		return 0;
+	});
+	SocketPair gdb;
+	Child proxy([&] {
+		const std::string program = file_of_own_folder("perf_bpf_gdb"),
+				  pid = std::to_string(attached.pid());
+
+		dup2(gdb.there.get(), STDIN_FILENO);
+		dup2(gdb.there.get(), STDOUT_FILENO);
+		dup2(open("/dev/null", O_WRONLY), STDERR_FILENO);
+		execl(program.c_str(), "perf_bpf_gdb", "--attach", pid.c_str(), nullptr);
+		return 127;
+	});
+	const auto send = [&](const std::string &bytes) {
+		if (write(gdb.here.get(), bytes.data(), bytes.size()) != ssize_t(bytes.size()))
+			setup_failed("write", errno);
+	};
+	std::string said;
+	char buffer[4096];
+
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	gdb.there.close();
+	send("$!#21");
+	while (said.find("$OK#9a") == said.npos) {
+		const ssize_t n = read(gdb.here.get(), buffer, sizeof(buffer));
+
+		if (n <= 0)
+			fail("expected gdbserver to reply to \"!\", got %s", said.c_str());
+		said.append(buffer, n);
+	}
+	send("+");
+	if (running) {
+		send("$vCont;c#a8");
+		for (int tries = 0; status_of(attached.pid(), "State") == "t" && tries < 1000;
+		     tries++)
+			usleep(1000);
+	}
+
+	const pid_t gdbserver = atoi(status_of(attached.pid(), "TracerPid").c_str());
+
+	if (gdbserver <= 0)
+		fail("expected that gdbserver traces the attached process, got no tracer");
+	kill(proxy.pid(), SIGKILL);
+	EXPECT_STATUS(proxy.wait(), SIGKILL, "perf_bpf_gdb");
+
+	/* gdbserver is now a child of this process. */
+	bool gone = false;
+
+	for (const double end = seconds_now() + PATIENCE; !gone && seconds_now() < end;) {
+		gone = waitpid(gdbserver, nullptr, WNOHANG) == gdbserver;
+		usleep(10'000);
+	}
+	EXPECT_TRUE(gone, "gdbserver ends with perf_bpf_gdb");
+	if (!gone)
+		kill(gdbserver, SIGKILL);
+	EXPECT_EQ(atoi(status_of(attached.pid(), "TracerPid").c_str()), 0,
+		  "tracer of the attached process");
+
+	const long before = counter;
+
+	for (int tries = 0; counter == before && tries < 1000; tries++)
+		usleep(1000);
+	EXPECT_GT(counter, before, "rounds of the attached process afterwards");
+}
+
+void check_killed()
+{
+	for (bool running : { false, true })
+		kill_proxy(running);
+}
+
+/* gdb exits before it has sent a packet. */
 void check_unused()
 {
 	const double end = seconds_now() + SECONDS / 2;
@@ -761,7 +868,7 @@ void check_unused()
 
 		EXPECT_STATUS(relay.wait(), 0, "perf_bpf_gdb");
 	}
-	/* What gdbserver has started is this process's to reap. */
+	/* This process is the subreaper of gdbserver and its program. */
 	while (left && seconds_now() < end) {
 		left = waitpid(-1, nullptr, WNOHANG) >= 0;
 		usleep(10'000);
@@ -769,7 +876,7 @@ void check_unused()
 	EXPECT_FALSE(left, "gdbserver or its program is still there");
 }
 
-/* What a program cannot decide, gdb or gdbserver does. */
+/* gdb or gdbserver evaluates conditions that a BPF program cannot. */
 void check_undecided()
 {
 	Gdb gdb("break work if fraction == 50.5\n"
@@ -789,11 +896,11 @@ void check_undecided()
 		"continue\n"
 		"printf \"mark exit %d\\n\", $_exitcode\n");
 
-	/* fraction is what the arrival before has left. */
+	/* At its entry, work() finds the previous call's value of "fraction". */
 	gdb.expect_marks({ "float 102", "division 199", "division 200", "variable 300", "exit 0" });
 	EXPECT_TRUE(gdb.has_said("Division by zero"), "gdb divides as well");
 
-	/* gdbserver takes a condition whose memory it cannot read for false. gdb stops. */
+	/* gdbserver treats a condition that reads unmapped memory as false; gdb stops. */
 	if (!kernel_rejects_sigtrap())
 		return;
 
@@ -808,7 +915,7 @@ void check_undecided()
 	EXPECT_TRUE(reads.has_said("Cannot access memory at address 0x0"), "gdb evaluates as well");
 }
 
-/* Without rights everything passes. */
+/* Without the right to load a program, perf_bpf_gdb passes all packets on. */
 void check_rights()
 {
 	Gdb gdb("break work if i == 100\n"
@@ -856,6 +963,11 @@ const struct Session {
 	  check_blocked_later },
 	{ "unused", "no gdbserver is left behind if gdb goes away before it has connected",
 	  check_unused },
+	{ "program",
+	  "a program that perf_bpf_gdb starts stops at its condition, with its arguments",
+	  check_program },
+	{ "killed", "gdbserver ends when perf_bpf_gdb is killed, and lets its process go",
+	  check_killed },
 	{ "rights", "without the right to load a program gdb works as with gdbserver alone",
 	  check_rights },
 	{ "interrupt", "gdb can interrupt a tracee whose hits are rejected, and may die",
