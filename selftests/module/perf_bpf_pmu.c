@@ -568,7 +568,7 @@ static ssize_t visitor_write(struct file *file, const char __user *from, size_t 
 	guard(mutex)(&visitor_mutex);
 	if (add == visitor_registered)
 		return add ? -EEXIST : -ENODEV;
-	/* Start with a fresh copy: after an earlier registration the struct still has its device. */
+	/* A fresh copy: after an earlier registration the struct still has its device. */
 	if (add)
 		visitor = visitor_template;
 	err = add ? perf_pmu_register(&visitor, VISITOR, -1) : perf_pmu_unregister(&visitor);
