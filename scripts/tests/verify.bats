@@ -207,3 +207,35 @@ found() {
 	sed -i /^0101/d "$T/repo/patches/linux-6.1/series"
 	[ "$(subject)" != "$right" ]
 }
+
+@test "make: a variable is one argument, and never code for the shell" {
+	local verb
+	cd "$SCRIPTS/.."
+	for verb in verify fetch dist debug kabi mutants stress soak; do
+		run make -s "$verb" BASE="9.9'; touch $T/run; '" KSRC="$T"
+		[ "$status" -eq 2 ]
+		[[ ${lines[0]} == "$verb: no such base: 9.9'; touch $T/run; ' (available: "* ]]
+	done
+	run make -s soak N="1; touch $T/run"
+	[[ ${lines[0]} == "soak: N must be a number of at least 1, not '1; touch $T/run'" ]]
+	run make -s livepatch KERNEL="1; touch $T/run"
+	[[ ${lines[0]} == "build: not the name of a kernel, as uname -r has it: 1; touch $T/run" ]]
+	run make -s apply KSRC="$T\"; touch $T/run; \""
+	[[ ${lines[0]} == "apply: $T\"; touch $T/run; \" is not a kernel tree "* ]]
+	[ ! -e "$T/run" ]
+}
+
+@test "make clean: removes the folder in BUILD, even with a space in its name, and nothing else" {
+	mkdir -p "$T/a b" "$T/a"
+	make -s -C "$SCRIPTS/.." clean BUILD="$T/a b"
+	[ ! -e "$T/a b" ]
+	[ -d "$T/a" ]
+}
+
+@test "make selftests: stops if the source cannot be fetched" {
+	cd "$SCRIPTS/.."
+	command_is dpkg-query 'echo installed'
+	run make -s selftests BASE=9.9
+	[[ ${lines[0]} == "fetch: no such base: 9.9 "* && ${lines[1]} == "make: *** "* ]]
+	[ "${#lines[@]}" -eq 2 ]
+}
