@@ -239,3 +239,26 @@ found() {
 	[[ ${lines[0]} == "fetch: no such base: 9.9 "* && ${lines[1]} == "make: *** "* ]]
 	[ "${#lines[@]}" -eq 2 ]
 }
+
+@test "deps: an option or anything else that is not a package's name does not reach apt" {
+	command_is apt-get 'echo "$*" >"'"$T"'/apt"'
+	command_is dpkg-query 'echo installed'
+	for package in --reinstall '' 'a b'; do
+		run "$SCRIPTS/deps" "$package"
+		one_line "deps: not the name of a package: '$package'"
+	done
+	run "$SCRIPTS/deps" --for
+	[ "$status" -eq 2 ]
+	one_line "usage: deps *"
+	BUILD="$T/a b" run "$SCRIPTS/deps"
+	one_line "deps: *$T/a b: a path with spaces, *"
+	[ ! -e "$T/apt" ]
+}
+
+@test "image: a build folder that cannot be written is one line" {
+	command_is rm 'echo "rm: Permission denied" >&2; exit 1'
+	command_is mkdir 'exit 1'
+	mv "$T/bin" "$T/denied"
+	PATH=$T/denied:$PATH run "$SCRIPTS/image" 6.1.0-56-amd64
+	one_line "image: cannot write to $BUILD"
+}
