@@ -11,7 +11,7 @@ import sys
 import typing
 
 from lab import BUILD, TOP, die, replace
-from lab.arch import ARCH
+from lab.arch import ARCH, names as architectures
 
 
 def order(version):
@@ -75,10 +75,16 @@ subjects: typing.Dict[typing.Tuple[str, str], str] = {}  # cache of subject(), b
 
 
 def find(name=None):
+    """The base that a command is for. Checks the environment as well, before hours of builds."""
     part()
     name = name or "6.1"
     if name not in names():
         die(f"no such base: {name} (available: {' '.join(names())})")
+    if not ARCH.known:
+        die(f"no such architecture: {ARCH.name} (available: {' '.join(architectures())})")
+    accel = os.environ.get("ACCEL")
+    if accel and accel not in ("auto", "kvm", "tcg", "icount"):
+        die(f"ACCEL={accel}: no such accelerator (available: auto kvm tcg)")
     return Base(name)
 
 
@@ -113,7 +119,7 @@ class Series:
 
     def __init__(self, folder):
         self.folder = folder
-        self.text = (folder / "series").read_text()
+        self.text = (folder / "series").read_text(errors="replace")
 
     def patches(self):
         """File names, in the order of the series."""
@@ -131,7 +137,7 @@ class Series:
         first, *others = self.text.splitlines() or [""]
         lines = [line.removeprefix("# BASE linux-") for line in [first] if line.startswith("# BASE linux-")]
         lines += [line.removeprefix("# ALSO linux-") for line in others if line.startswith("# ALSO linux-")]
-        return [line.split() for line in lines]
+        return [line.split() for line in lines if line.split()]
 
     def until(self):
         """The month in which maintenance of this kernel line ends, "# UNTIL 2026-12"; None if it is not announced."""

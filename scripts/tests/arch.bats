@@ -34,6 +34,10 @@ print(" ".join(sorted(base.find("6.1").stock_fails())))' "$T/top/scripts"
 @test "arch: an unknown architecture is refused" {
 	ARCH=armm64 run "$SCRIPTS/verify" 6.1
 	one_line "verify: no such architecture: armm64 (available: arm64 x86)"
+	for verb in try debug kabi peers soak prefixes; do
+		ARCH=armm64 run "$SCRIPTS/$verb" 6.1
+		one_line "$verb: no such architecture: armm64 *"
+	done
 }
 
 @test "arch: an arm64 guest has its own QEMU, machine and console, busybox as shell, and perf's keys held" {

@@ -255,6 +255,27 @@ found() {
 	[ ! -e "$T/apt" ]
 }
 
+@test "verify: a wrong ACCEL or RACE_SECONDS is refused before anything is built" {
+	ACCEL=xen run "$SCRIPTS/verify" 6.1
+	one_line "verify: ACCEL=xen: no such accelerator (available: auto kvm tcg)"
+	RACE_SECONDS=x run "$SCRIPTS/verify" 6.1
+	one_line "verify: RACE_SECONDS must be a number of seconds, not 'x'"
+	[ ! -e "$BUILD" ]
+}
+
+@test "check: refuses PART and an unknown ARCH before it starts" {
+	PART=feature run "$SCRIPTS/check"
+	one_line "check: PART= is for make apply, verify and dist; leave it out"
+	ARCH=armm64 run "$SCRIPTS/check"
+	one_line "check: no such architecture: armm64 (available: arm64 x86)"
+	[ ! -e "$BUILD" ]
+}
+
+@test "stock: a name that is not a kernel's is refused before apt is asked" {
+	run "$SCRIPTS/stock" 6.1.0-56-amd64 foo
+	one_line "stock: not the name of a kernel, as uname -r has it: foo"
+}
+
 @test "image: a build folder that cannot be written is one line" {
 	command_is rm 'echo "rm: Permission denied" >&2; exit 1'
 	command_is mkdir 'exit 1'
