@@ -267,3 +267,13 @@ exec /usr/bin/rsync "$@"'
 	[ "$status" -eq 1 ]
 	one_line "series-check: PART= is for make apply, verify and dist; leave it out"
 }
+
+@test "apply: a series whose first line is unfinished, or that is not text, is refused in one line" {
+	prepare
+	sed -i '1s/.*/# BASE linux-/' "$T/series/series"
+	run "$SCRIPTS/apply" "$T/series" "$T/tree"
+	one_line "apply: $T/series/series does not begin with a '# BASE linux-X.Y VERSION' line"
+	head -c 300 /dev/zero | tr '\0' '\377' >"$T/series/series"
+	run "$SCRIPTS/apply" "$T/series" "$T/tree"
+	one_line "apply: *"
+}

@@ -271,6 +271,12 @@ found() {
 	[ ! -e "$BUILD" ]
 }
 
+@test "lint: a file that does not exist is an error, not a success" {
+	run "$SCRIPTS/lint" README.md nosuch
+	[ "$status" -eq 1 ]
+	one_line "lint: no such file: nosuch"
+}
+
 @test "stock: a name that is not a kernel's is refused before apt is asked" {
 	run "$SCRIPTS/stock" 6.1.0-56-amd64 foo
 	one_line "stock: not the name of a kernel, as uname -r has it: foo"
