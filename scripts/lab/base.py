@@ -20,8 +20,8 @@ def order(version):
 
 def names():
     """All bases, oldest first."""
-    return sorted((path.parent.name.removeprefix("linux-") for path in TOP.glob("patches/linux-*/series")),
-                  key=order)
+    return sorted((path.parent.name.removeprefix("linux-") for path in TOP.glob("patches/linux-*/series")
+                   if re.fullmatch(r"linux-\d+\.\d+", path.parent.name, re.ASCII)), key=order)
 
 
 def measured():
@@ -137,7 +137,9 @@ class Series:
         first, *others = self.text.splitlines() or [""]
         lines = [line.removeprefix("# BASE linux-") for line in [first] if line.startswith("# BASE linux-")]
         lines += [line.removeprefix("# ALSO linux-") for line in others if line.startswith("# ALSO linux-")]
-        return [line.split() for line in lines if line.split()]
+        if not re.match(r"# BASE linux-\S+ \S", first):
+            die(f"{self.folder}/series does not begin with a '# BASE linux-X.Y VERSION' line")
+        return [line.split() for line in lines if len(line.split()) > 1]
 
     def until(self):
         """The month in which maintenance of this kernel line ends, "# UNTIL 2026-12"; None if it is not announced."""
@@ -286,7 +288,7 @@ def read_fails(path, preempt="full", release=None, shipped=False, failed=()):
     "# survives" does not limit a test: see read_survived().
     """
     found = set()
-    for line in path.read_text().splitlines():
+    for line in path.read_text(errors="replace").splitlines():
         test, _, comment = line.partition("#")
         only = re.match(r" *(preempt=|linux-|shipped|may)([\w.]*)$", comment)
         holds = {"preempt=": lambda x: preempt in (None, x), "shipped": lambda x: shipped or preempt is None,
@@ -299,7 +301,7 @@ def read_fails(path, preempt="full", release=None, shipped=False, failed=()):
 
 def read_survived(path):
     """The tests oops.* that fail on the stock kernel but do not crash it: "oops.NAME # survives"."""
-    return set(re.findall(r"^(oops\.\S+) *# survives$", path.read_text(), re.M))
+    return set(re.findall(r"^(oops\.\S+) *# survives$", path.read_text(errors="replace"), re.M))
 
 
 class Skip(typing.NamedTuple):
@@ -311,7 +313,7 @@ class Skip(typing.NamedTuple):
 def read_skips(path):
     """test -> Skip, from lines of "TEST # REASON" or "TEST # may: REASON"."""
     return {test: Skip(reason, bool(may)) for test, may, reason in
-            re.findall(r"^([\w.]+) +# (may: )?(.*)$", path.read_text(), re.M)}
+            re.findall(r"^([\w.]+) +# (may: )?(.*)$", path.read_text(errors="replace"), re.M)}
 
 
 def write_skips(path, skipped):

@@ -263,6 +263,19 @@ found() {
 	[ ! -e "$BUILD" ]
 }
 
+@test "verify: a base without stock-fails, or with an unfinished series, is refused at once" {
+	mkdir "$T/top"
+	cp -r "$SCRIPTS/../"{scripts,patches,selftests,Kconfig.fragment} "$T/top"
+	mkdir "$T/top/patches/linux-6.20" "$T/top/patches/linux-foo"
+	echo "# BASE linux-6.20" | tee "$T/top/patches/linux-foo/series" >"$T/top/patches/linux-6.20/series"
+	run "$T/top/scripts/verify" 6.20
+	one_line "verify: patches/expect/linux-6.20/stock-fails does not exist; create it, empty for a new base"
+	run "$T/top/scripts/fetch" 6.20
+	one_line "fetch: $T/top/patches/linux-6.20/series does not begin with a '# BASE linux-X.Y VERSION' line"
+	run "$T/top/scripts/verify" foo
+	one_line "verify: no such base: foo (available: 5.10 *)"
+}
+
 @test "check: refuses PART and an unknown ARCH before it starts" {
 	PART=feature run "$SCRIPTS/check"
 	one_line "check: PART= is for make apply, verify and dist; leave it out"
