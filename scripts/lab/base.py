@@ -82,6 +82,9 @@ def find(name=None):
         die(f"no such base: {name} (available: {' '.join(names())})")
     if not ARCH.known:
         die(f"no such architecture: {ARCH.name} (available: {' '.join(architectures())})")
+    verb = pathlib.Path(sys.argv[0]).name
+    if ARCH.suffix and verb in ("kabi", "faults", "peers", "labs"):
+        die(f"ARCH={ARCH.name}: {verb} supports only x86; leave out ARCH")
     accel = os.environ.get("ACCEL")
     if accel and accel not in ("auto", "kvm", "tcg", "icount"):
         die(f"ACCEL={accel}: no such accelerator (available: auto kvm tcg)")

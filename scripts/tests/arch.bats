@@ -40,6 +40,13 @@ print(" ".join(sorted(base.find("6.1").stock_fails())))' "$T/top/scripts"
 	done
 }
 
+@test "arch: a command for x86 only refuses another architecture before it starts" {
+	for verb in kabi faults peers labs; do
+		ARCH=arm64 run "$SCRIPTS/$verb" 6.1
+		one_line "$verb: ARCH=arm64: $verb supports only x86; leave out ARCH"
+	done
+}
+
 @test "arch: an arm64 guest has its own QEMU, machine and console, busybox as shell, and perf's keys held" {
 	fake_qemu
 	mkdir -p "$T/obj/arch/arm64/boot"

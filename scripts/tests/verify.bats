@@ -302,3 +302,14 @@ found() {
 	PATH=$T/denied:$PATH run "$SCRIPTS/image" 6.1.0-56-amd64
 	one_line "image: cannot write to $BUILD"
 }
+
+@test "boot-image: a call without a command is refused before the kernel is downloaded" {
+	command_is apt-get 'echo "$*" >"'"$T"'/apt"'
+	run "$SCRIPTS/boot-image" 6.1.0-56-amd64 "$T/out" --timeout 5
+	one_line "usage: boot-image *"
+	[ ! -e "$T/apt" ]
+}
+
+@test "version: --version prints the version, as with every program" {
+	[ "$("$SCRIPTS/version" --version)" = "$("$SCRIPTS/version")" ]
+}
