@@ -5,6 +5,9 @@ BASE ?= 6.1
 BASES = $(shell /usr/bin/python3 -B scripts/lab make bases)
 # Precedes a command that exists for x86 only: skips it for other architectures.
 X86 = $(if $(filter-out x86 x86_64,$(ARCH)),:)
+# A variable as one argument for the shell, or none if it is empty.
+arg = $(if $(1),'$(subst ','\'',$(1))')
+build = $(or $(BUILD),build)
 export VERSION KSRC BUILD ACCEL PART
 
 help:
@@ -60,10 +63,10 @@ help-all: help
 	@echo '  make clean         remove build/'
 
 verify:
-	@scripts/verify $(BASE)
+	@scripts/verify $(call arg,$(BASE))
 
 stock:
-	@scripts/stock $(KERNEL)
+	@scripts/stock $(call arg,$(KERNEL))
 
 matrix:
 	@bases=$$(/usr/bin/python3 -B scripts/lab make at-hand) || exit; code=0; for base in $$bases; do \
@@ -77,62 +80,62 @@ check:
 
 series-check:
 	@scripts/deps --for check
-	@scripts/series-check --full $(BASE)
+	@scripts/series-check --full $(call arg,$(BASE))
 
 prefixes:
 	@scripts/deps
-	@scripts/prefixes $(BASE)
+	@scripts/prefixes $(call arg,$(BASE))
 
 dist:
-	@scripts/dist $(BASE)
+	@scripts/dist $(call arg,$(BASE))
 
 labs:
 	@scripts/labs
 
 try:
-	@scripts/try $(BASE) $(foreach test,$(TEST),'$(test)')
+	@scripts/try $(call arg,$(BASE)) $(foreach test,$(TEST),$(call arg,$(test)))
 
 mutants:
-	@$(if $(GENERATED),scripts/generate-mutants $(BASE) $(GENERATED),scripts/mutants $(BASE))
+	@$(if $(GENERATED),scripts/generate-mutants,scripts/mutants) $(call arg,$(BASE)) $(call arg,$(GENERATED))
 
 debug:
-	@scripts/debug $(BASE)
+	@scripts/debug $(call arg,$(BASE))
 
 kabi:
-	@scripts/kabi $(BASE)
+	@scripts/kabi $(call arg,$(BASE))
 
 peers:
-	@scripts/peers $(BASE)
+	@scripts/peers $(call arg,$(BASE))
 
 bench:
 	@scripts/deps
 	@scripts/bench
 
 soak:
-	@scripts/soak $(BASE) $(N)
+	@scripts/soak $(call arg,$(BASE)) $(call arg,$(N))
 
 faults:
-	@scripts/faults $(BASE)
+	@scripts/faults $(call arg,$(BASE))
 
 stress:
 	@scripts/deps
-	@scripts/stress $(BASE) $(MINUTES)
+	@scripts/stress $(call arg,$(BASE)) $(call arg,$(MINUTES))
 
 fuzz:
-	@scripts/fuzz $(BASE) $(CALLS)
+	@scripts/fuzz $(call arg,$(BASE)) $(call arg,$(CALLS))
 
 apply:
-	@[ -n "$(KSRC)" ] || { echo 'make apply: KSRC is not set; run make apply KSRC=/path/to/linux' >&2; exit 2; }
-	@scripts/apply patches/linux-$(BASE) "$(KSRC)"
+	@$(if $(KSRC),,echo 'make apply: KSRC is not set; run make apply KSRC=/path/to/linux' >&2; exit 2)
+	@scripts/apply $(call arg,patches/linux-$(BASE)) $(call arg,$(KSRC))
 
 livepatch:
-	@scripts/livepatch/build $(KERNEL)
+	@scripts/livepatch/build $(call arg,$(KERNEL))
 
 livepatch-deb:
 	@scripts/livepatch/deb
 
 verify-live:
-	@scripts/livepatch/verify $(KERNEL)
+	@scripts/livepatch/verify $(call arg,$(KERNEL))
 
 results:
 	@scripts/results
@@ -141,25 +144,28 @@ version:
 	@scripts/version
 
 fetch:
-	@scripts/fetch $(BASE) $(VERSION)
+	@scripts/fetch $(call arg,$(BASE)) $(call arg,$(VERSION))
 
 selftests:
 	@scripts/deps
-	@$(MAKE) --no-print-directory -C selftests OUT=$(abspath $(or $(BUILD),build))/selftests \
-		KSRC=$(or $(abspath $(KSRC)),$$(scripts/fetch $(BASE) $(VERSION)))
+	@mkdir -p $(call arg,$(build))
+	@ksrc=$(if $(KSRC),$(call arg,$(abspath $(KSRC))),$$(scripts/fetch $(call arg,$(BASE)) $(call arg,$(VERSION)))) && \
+		$(MAKE) --no-print-directory -C selftests OUT=$(call arg,$(abspath $(build))/selftests) KSRC="$$ksrc"
 
 probe:
 	@scripts/deps --for probe
-	@$(MAKE) --no-print-directory -s -C selftests probe OUT=$(abspath $(or $(BUILD),build))/probe
-	@$(or $(BUILD),build)/probe/perf_bpf_probe
+	@mkdir -p $(call arg,$(build))
+	@$(MAKE) --no-print-directory -s -C selftests probe OUT=$(call arg,$(abspath $(build))/probe)
+	@$(call arg,$(build)/probe/perf_bpf_probe)
 
 gdb:
 	@scripts/deps --for probe gdb gdbserver
-	@$(MAKE) --no-print-directory -s -C selftests gdb OUT=$(abspath $(or $(BUILD),build))/gdb
-	@echo '(gdb) target extended-remote | $(or $(BUILD),build)/gdb/perf_bpf_gdb PROGRAM ARGUMENT...'
+	@mkdir -p $(call arg,$(build))
+	@$(MAKE) --no-print-directory -s -C selftests gdb OUT=$(call arg,$(abspath $(build))/gdb)
+	@echo '(gdb) target extended-remote | '$(call arg,$(build)/gdb/perf_bpf_gdb)' PROGRAM ARGUMENT...'
 
 clean:
-	rm -rf $(or $(BUILD),build)
+	rm -rf $(call arg,$(build))
 
 .PHONY: help help-all verify stock try matrix labs check series-check prefixes dist mutants kabi peers bench soak faults debug \
 	stress fuzz apply livepatch livepatch-deb verify-live fetch selftests probe gdb results version clean

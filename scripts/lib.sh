@@ -31,8 +31,8 @@ usage() {
 }
 
 # These paths are used on make's command line and in shell scripts for guests.
-[[ $TOP$BUILD != *[\$\`\"\'\\\;\&\|\<\>\(\)[:cntrl:]]* ]] ||
-	die "$TOP or $BUILD: a path with quotes, backslashes, parentheses or any of \$ \` ; & | < > cannot be passed to make; move it, or set BUILD=/path"
+[[ $TOP$BUILD != *[[:space:]:\$\`\"\'\\\;\&\|\<\>\(\)[:cntrl:]]* ]] ||
+	die "$TOP or $BUILD: a path with spaces, colons, quotes, backslashes, parentheses or any of \$ \` ; & | < > cannot be passed to make; move it, or set BUILD=/path"
 
 # The help text of a verb is the comment at its top.
 case "${1:-}" in

@@ -91,7 +91,7 @@ def run(verb):
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(1)
     except OSError as error:
-        die(f"{error.filename or 'a write'}: {error.strerror or error}")
+        die(f"{error.filename2 or error.filename or 'a write'}: {error.strerror or error}")
 
 
 def number(text, what, least=1, digits=9):

@@ -11,7 +11,7 @@ import sys
 import typing
 
 from lab import BUILD, TOP, die, replace
-from lab.arch import ARCH
+from lab.arch import ARCH, names as architectures
 
 
 def order(version):
@@ -20,8 +20,8 @@ def order(version):
 
 def names():
     """All bases, oldest first."""
-    return sorted((path.parent.name.removeprefix("linux-") for path in TOP.glob("patches/linux-*/series")),
-                  key=order)
+    return sorted((path.parent.name.removeprefix("linux-") for path in TOP.glob("patches/linux-*/series")
+                   if re.fullmatch(r"linux-\d+\.\d+", path.parent.name, re.ASCII)), key=order)
 
 
 def measured():
@@ -75,10 +75,19 @@ subjects: typing.Dict[typing.Tuple[str, str], str] = {}  # cache of subject(), b
 
 
 def find(name=None):
+    """The base that a command is for. Checks the environment as well, before hours of builds."""
     part()
     name = name or "6.1"
     if name not in names():
         die(f"no such base: {name} (available: {' '.join(names())})")
+    if not ARCH.known:
+        die(f"no such architecture: {ARCH.name} (available: {' '.join(architectures())})")
+    verb = pathlib.Path(sys.argv[0]).name
+    if ARCH.suffix and verb in ("kabi", "faults", "peers", "labs"):
+        die(f"ARCH={ARCH.name}: {verb} supports only x86; leave out ARCH")
+    accel = os.environ.get("ACCEL")
+    if accel and accel not in ("auto", "kvm", "tcg", "icount"):
+        die(f"ACCEL={accel}: no such accelerator (available: auto kvm tcg)")
     return Base(name)
 
 
@@ -113,7 +122,7 @@ class Series:
 
     def __init__(self, folder):
         self.folder = folder
-        self.text = (folder / "series").read_text()
+        self.text = (folder / "series").read_text(errors="replace")
 
     def patches(self):
         """File names, in the order of the series."""
@@ -131,7 +140,9 @@ class Series:
         first, *others = self.text.splitlines() or [""]
         lines = [line.removeprefix("# BASE linux-") for line in [first] if line.startswith("# BASE linux-")]
         lines += [line.removeprefix("# ALSO linux-") for line in others if line.startswith("# ALSO linux-")]
-        return [line.split() for line in lines]
+        if not re.match(r"# BASE linux-\S+ \S", first):
+            die(f"{self.folder}/series does not begin with a '# BASE linux-X.Y VERSION' line")
+        return [line.split() for line in lines if len(line.split()) > 1]
 
     def until(self):
         """The month in which maintenance of this kernel line ends, "# UNTIL 2026-12"; None if it is not announced."""
@@ -280,7 +291,7 @@ def read_fails(path, preempt="full", release=None, shipped=False, failed=()):
     "# survives" does not limit a test: see read_survived().
     """
     found = set()
-    for line in path.read_text().splitlines():
+    for line in path.read_text(errors="replace").splitlines():
         test, _, comment = line.partition("#")
         only = re.match(r" *(preempt=|linux-|shipped|may)([\w.]*)$", comment)
         holds = {"preempt=": lambda x: preempt in (None, x), "shipped": lambda x: shipped or preempt is None,
@@ -293,7 +304,7 @@ def read_fails(path, preempt="full", release=None, shipped=False, failed=()):
 
 def read_survived(path):
     """The tests oops.* that fail on the stock kernel but do not crash it: "oops.NAME # survives"."""
-    return set(re.findall(r"^(oops\.\S+) *# survives$", path.read_text(), re.M))
+    return set(re.findall(r"^(oops\.\S+) *# survives$", path.read_text(errors="replace"), re.M))
 
 
 class Skip(typing.NamedTuple):
@@ -305,7 +316,7 @@ class Skip(typing.NamedTuple):
 def read_skips(path):
     """test -> Skip, from lines of "TEST # REASON" or "TEST # may: REASON"."""
     return {test: Skip(reason, bool(may)) for test, may, reason in
-            re.findall(r"^([\w.]+) +# (may: )?(.*)$", path.read_text(), re.M)}
+            re.findall(r"^([\w.]+) +# (may: )?(.*)$", path.read_text(errors="replace"), re.M)}
 
 
 def write_skips(path, skipped):

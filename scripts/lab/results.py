@@ -95,6 +95,9 @@ def committed() -> Entry:
         found: Entry = json.loads(COMMITTED.read_text())
     except (OSError, ValueError) as error:
         die(f"{COMMITTED.relative_to(TOP)}: {error}; git checkout restores it")
+    parts = [found.get(part) for part in ("verify", "bench", "runs")] if isinstance(found, dict) else [None]
+    if not all(isinstance(part, dict) and all(isinstance(entry, dict) for entry in part.values()) for part in parts):
+        die(f"{COMMITTED.relative_to(TOP)}: not the measurements that make results writes; git checkout restores it")
     return found
 
 

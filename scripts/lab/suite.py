@@ -45,7 +45,7 @@ class Suite(typing.NamedTuple):
 
 def ask(binary, arch=ARCH):
     """Asks a suite's program. Raises OSError, ValueError or SubprocessError if it fails or prints anything else."""
-    answer = json.loads(subprocess.run([*arch.user, binary, "--rules"], capture_output=True, text=True,
+    answer = json.loads(subprocess.run([*arch.user, str(binary), "--rules"], capture_output=True, text=True,
                                        check=True).stdout)
     return Suite({rule["id"]: rule["what"] for rule in answer["rules"]},
                  [Test(test["name"], test["rule"], test["says"], test["file"]) for test in answer["tests"]],

@@ -141,7 +141,10 @@ def lock(lock=None, owner=None):
             time.sleep(1)
     else:
         die(f"{path} is still locked; fuser {path} shows the process")
-    path.write_text(f"{owner or os.getpid()}\n")
+    try:
+        path.write_text(f"{owner or os.getpid()}\n")
+    except OSError as error:
+        die(f"cannot write to {BUILD}: {error.strerror}")
     held.append(lock)
 
 

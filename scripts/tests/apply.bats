@@ -267,3 +267,30 @@ exec /usr/bin/rsync "$@"'
 	[ "$status" -eq 1 ]
 	one_line "series-check: PART= is for make apply, verify and dist; leave it out"
 }
+
+@test "apply: a series whose first line is unfinished, or that is not text, is refused in one line" {
+	prepare
+	sed -i '1s/.*/# BASE linux-/' "$T/series/series"
+	run "$SCRIPTS/apply" "$T/series" "$T/tree"
+	one_line "apply: $T/series/series does not begin with a '# BASE linux-X.Y VERSION' line"
+	head -c 300 /dev/zero | tr '\0' '\377' >"$T/series/series"
+	run "$SCRIPTS/apply" "$T/series" "$T/tree"
+	one_line "apply: *"
+}
+
+@test "apply: if a file cannot be written, no file has changed" {
+	prepare
+	cp -r "$T/tree" "$T/before"
+	ln -s "$T/nowhere/core.c" "$T/tree/kernel/core.c.part"
+	run "$SCRIPTS/apply" "$T/series" "$T/tree"
+	one_line "apply: cannot write to $T/tree"
+	diff -r "$T/before" "$T/tree"
+}
+
+@test "apply: names the patch that does not apply even if the rejects cannot be written" {
+	prepare
+	sed -i s/head20/head_20/ "$T/tree/include/core.h"
+	touch "$T/file"
+	BUILD=$T/file run "$SCRIPTS/apply" "$T/series" "$T/tree"
+	one_line "apply: 0002-two.patch does not apply to Linux 6.1.9: include/core.h; the rejects cannot be written to $T/file/rejects: *"
+}

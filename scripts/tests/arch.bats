@@ -34,6 +34,17 @@ print(" ".join(sorted(base.find("6.1").stock_fails())))' "$T/top/scripts"
 @test "arch: an unknown architecture is refused" {
 	ARCH=armm64 run "$SCRIPTS/verify" 6.1
 	one_line "verify: no such architecture: armm64 (available: arm64 x86)"
+	for verb in try debug kabi peers soak prefixes; do
+		ARCH=armm64 run "$SCRIPTS/$verb" 6.1
+		one_line "$verb: no such architecture: armm64 *"
+	done
+}
+
+@test "arch: a command for x86 only refuses another architecture before it starts" {
+	for verb in kabi faults peers labs; do
+		ARCH=arm64 run "$SCRIPTS/$verb" 6.1
+		one_line "$verb: ARCH=arm64: $verb supports only x86; leave out ARCH"
+	done
 }
 
 @test "arch: an arm64 guest has its own QEMU, machine and console, busybox as shell, and perf's keys held" {

@@ -179,6 +179,9 @@ reads() {
 	run "$SCRIPTS/lava/read" "$T/log" "$T/none" "$T/out"
 	one_line "read: $T/none: No such file or directory"
 	[ ! -e "$T/out/boot.json" ]
+	printf '\377\376' >"$T/binary"
+	run "$SCRIPTS/lava/read" "$T/log" "$T/binary" "$T/out"
+	one_line "read: log: *"
 }
 
 # The files that make labs writes, for a fake kernel.

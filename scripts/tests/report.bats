@@ -112,6 +112,15 @@ wrong() {
 	wrong "stock: b: is listed as failing on stock, but does not exist"
 }
 
+@test "report: a list that is not text is judged, without a traceback" {
+	guest_ran stock failed "$RED"
+	guest_ran patched passed "$GREEN"
+	printf '\377\376\n' >"$T/binary"
+	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/binary" --skips "$T/binary"
+	[ "$status" -eq 1 ]
+	[[ $output == *"WRONG  stock: b: "* && $output != *Traceback* ]]
+}
+
 @test "report: with --only, the other listed tests need not have run" {
 	guest_ran stock passed 'TAP version 13\n1..1\nok 1 a\n'
 	guest_ran patched passed 'TAP version 13\n1..1\nok 1 a\n'

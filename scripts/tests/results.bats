@@ -59,6 +59,11 @@ prepare() {
 	echo "{" >"$T/top/patches/results.json"
 	run "$T/top/scripts/results" --check
 	[ "$status" -eq 1 ] && [[ $output == "results: patches/results.json: "*"; git checkout restores it" ]]
+	for text in '[]' null '{}' '{"verify": {"6.1": 5}, "bench": {}, "runs": {}}'; do
+		echo "$text" >"$T/top/patches/results.json"
+		run "$T/top/scripts/results" --check
+		one_line "results: patches/results.json: not the measurements that make results writes; git checkout restores it"
+	done
 }
 
 @test "lint: reports a banned word, a wide line, a wrong type, and a missing SPDX line" {

@@ -207,3 +207,109 @@ found() {
 	sed -i /^0101/d "$T/repo/patches/linux-6.1/series"
 	[ "$(subject)" != "$right" ]
 }
+
+@test "make: a variable is one argument, and never code for the shell" {
+	local verb
+	cd "$SCRIPTS/.."
+	for verb in verify fetch dist debug kabi mutants stress soak; do
+		run make -s "$verb" BASE="9.9'; touch $T/run; '" KSRC="$T"
+		[ "$status" -eq 2 ]
+		[[ ${lines[0]} == "$verb: no such base: 9.9'; touch $T/run; ' (available: "* ]]
+	done
+	run make -s soak N="1; touch $T/run"
+	[[ ${lines[0]} == "soak: N must be a number of at least 1, not '1; touch $T/run'" ]]
+	run make -s livepatch KERNEL="1; touch $T/run"
+	[[ ${lines[0]} == "build: not the name of a kernel, as uname -r has it: 1; touch $T/run" ]]
+	run make -s apply KSRC="$T\"; touch $T/run; \""
+	[[ ${lines[0]} == "apply: $T\"; touch $T/run; \" is not a kernel tree "* ]]
+	[ ! -e "$T/run" ]
+}
+
+@test "make clean: removes the folder in BUILD, even with a space in its name, and nothing else" {
+	mkdir -p "$T/a b" "$T/a"
+	make -s -C "$SCRIPTS/.." clean BUILD="$T/a b"
+	[ ! -e "$T/a b" ]
+	[ -d "$T/a" ]
+}
+
+@test "make selftests: stops if the source cannot be fetched" {
+	cd "$SCRIPTS/.."
+	command_is dpkg-query 'echo installed'
+	run make -s selftests BASE=9.9
+	[[ ${lines[0]} == "fetch: no such base: 9.9 "* && ${lines[1]} == "make: *** "* ]]
+	[ "${#lines[@]}" -eq 2 ]
+}
+
+@test "deps: an option or anything else that is not a package's name does not reach apt" {
+	command_is apt-get 'echo "$*" >"'"$T"'/apt"'
+	command_is dpkg-query 'echo installed'
+	for package in --reinstall '' 'a b'; do
+		run "$SCRIPTS/deps" "$package"
+		one_line "deps: not the name of a package: '$package'"
+	done
+	run "$SCRIPTS/deps" --for
+	[ "$status" -eq 2 ]
+	one_line "usage: deps *"
+	BUILD="$T/a b" run "$SCRIPTS/deps"
+	one_line "deps: *$T/a b: a path with spaces, *"
+	[ ! -e "$T/apt" ]
+}
+
+@test "verify: a wrong ACCEL or RACE_SECONDS is refused before anything is built" {
+	ACCEL=xen run "$SCRIPTS/verify" 6.1
+	one_line "verify: ACCEL=xen: no such accelerator (available: auto kvm tcg)"
+	RACE_SECONDS=x run "$SCRIPTS/verify" 6.1
+	one_line "verify: RACE_SECONDS must be a number of seconds, not 'x'"
+	[ ! -e "$BUILD" ]
+}
+
+@test "verify: a base without stock-fails, or with an unfinished series, is refused at once" {
+	mkdir "$T/top"
+	cp -r "$SCRIPTS/../"{scripts,patches,selftests,Kconfig.fragment} "$T/top"
+	mkdir "$T/top/patches/linux-6.20" "$T/top/patches/linux-foo"
+	echo "# BASE linux-6.20" | tee "$T/top/patches/linux-foo/series" >"$T/top/patches/linux-6.20/series"
+	run "$T/top/scripts/verify" 6.20
+	one_line "verify: patches/expect/linux-6.20/stock-fails does not exist; create it, empty for a new base"
+	run "$T/top/scripts/fetch" 6.20
+	one_line "fetch: $T/top/patches/linux-6.20/series does not begin with a '# BASE linux-X.Y VERSION' line"
+	run "$T/top/scripts/verify" foo
+	one_line "verify: no such base: foo (available: 5.10 *)"
+}
+
+@test "check: refuses PART and an unknown ARCH before it starts" {
+	PART=feature run "$SCRIPTS/check"
+	one_line "check: PART= is for make apply, verify and dist; leave it out"
+	ARCH=armm64 run "$SCRIPTS/check"
+	one_line "check: no such architecture: armm64 (available: arm64 x86)"
+	[ ! -e "$BUILD" ]
+}
+
+@test "lint: a file that does not exist is an error, not a success" {
+	run "$SCRIPTS/lint" README.md nosuch
+	[ "$status" -eq 1 ]
+	one_line "lint: no such file: nosuch"
+}
+
+@test "stock: a name that is not a kernel's is refused before apt is asked" {
+	run "$SCRIPTS/stock" 6.1.0-56-amd64 foo
+	one_line "stock: not the name of a kernel, as uname -r has it: foo"
+}
+
+@test "image: a build folder that cannot be written is one line" {
+	command_is rm 'echo "rm: Permission denied" >&2; exit 1'
+	command_is mkdir 'exit 1'
+	mv "$T/bin" "$T/denied"
+	PATH=$T/denied:$PATH run "$SCRIPTS/image" 6.1.0-56-amd64
+	one_line "image: cannot write to $BUILD"
+}
+
+@test "boot-image: a call without a command is refused before the kernel is downloaded" {
+	command_is apt-get 'echo "$*" >"'"$T"'/apt"'
+	run "$SCRIPTS/boot-image" 6.1.0-56-amd64 "$T/out" --timeout 5
+	one_line "usage: boot-image *"
+	[ ! -e "$T/apt" ]
+}
+
+@test "version: --version prints the version, as with every program" {
+	[ "$("$SCRIPTS/version" --version)" = "$("$SCRIPTS/version")" ]
+}
