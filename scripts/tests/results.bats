@@ -10,8 +10,8 @@ prepare() {
 	printf '# BASE linux-6.1 6.1.9-1\n0001-one.patch\n' >"$T/top/patches/linux-6.1/series"
 	printf 'Subject: [PATCH] perf: Do one thing\n\nText.\n---\n' >"$T/top/patches/linux-6.1/0001-one.patch"
 	printf '\t{ "C1", "first" },\n' >"$T/top/selftests/harness/main.cc"
-	printf '<!-- generated: %s -->\n<!-- end -->\n' prices bases contract >"$T/top/README.md"
-	printf '<!-- generated: patches -->\n<!-- end -->\n' >"$T/top/patches/README.md"
+	printf '<!-- generated: %s -->\n<!-- end -->\n' prices bases >"$T/top/README.md"
+	printf '<!-- generated: %s -->\n<!-- end -->\n' patches contract >"$T/top/patches/README.md"
 	cat >"$T/top/patches/results.json" <<-END
 	{"verify": {"6.1": {"date": "2000-01-01", "commit": "", "of": null, "stock": "1/3", "series": "3/3",
 	  "rules": {"C1": ["1/3", "3/3"]}}},
@@ -28,7 +28,7 @@ prepare() {
 	run "$T/top/scripts/results" --check
 	[ "$status" -eq 0 ] && [ -z "$output" ]
 	grep -q '^| 6.1  | 6.1.9-1 | Debian 12 .*3 tests, 2000-01-01, older series' "$T/top/README.md"
-	grep -q '^    C1   first$' "$T/top/README.md"
+	grep -q '^    C1   first$' "$T/top/patches/README.md"
 	grep -q '^| 0001  | x   | perf: Do one thing |$' "$T/top/patches/README.md"
 	grep -q '| make mutants | mutants | (7) |' "$T/top/patches/RESULTS.md"
 	sed -i 's/3 tests/4 tests/' "$T/top/README.md"
@@ -52,9 +52,9 @@ prepare() {
 
 @test "results: a page without its block, and an invalid results.json, are errors" {
 	prepare
-	sed -i /contract/d "$T/top/README.md"
+	sed -i /contract/d "$T/top/patches/README.md"
 	run "$T/top/scripts/results"
-	[ "$status" -eq 1 ] && [ "$output" = "results: README.md: no block '<!-- generated: contract -->' that ends with '<!-- end -->'" ]
+	[ "$status" -eq 1 ] && [ "$output" = "results: patches/README.md: no block '<!-- generated: contract -->' that ends with '<!-- end -->'" ]
 	prepare
 	echo "{" >"$T/top/patches/results.json"
 	run "$T/top/scripts/results" --check
