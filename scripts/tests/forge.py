@@ -13,6 +13,7 @@ import pathlib
 import random
 import sys
 import tempfile
+import typing
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
@@ -22,7 +23,7 @@ NAMES = ["a.one", "a.two", "b.listed", "b.other", "c.skipped", "d.last"]
 EXPECTED = {"b.listed"}
 
 
-def output(results, probe="suppressed"):
+def output(results: str, probe: str = "suppressed") -> bytes:
     """The output of a guest with these results: "p" for pass, "f" for fail, "s" for skip."""
     rows = {part: [{"id": row, "title": row, "result": probe if row == "sigio" else good}
                    for row, (_, good, *_) in rows.items()] for part, rows in report.ROWS.items()}
@@ -60,7 +61,7 @@ RUBBISH = [b"\0", b"\r", b"\x0b", b"\x0c", b"\x1c", b"\x85", "\u2028".encode(), 
            b"A" * 100000, b"[" * 100000]
 
 
-def damage(rng, text):
+def damage(rng: random.Random, text: bytes) -> bytes:
     """One to three changes."""
     for _ in range(rng.choice((1, 1, 2, 3))):
         at, to = sorted((rng.randrange(len(text) + 1), rng.randrange(len(text) + 1)))
@@ -88,7 +89,8 @@ def damage(rng, text):
     return text
 
 
-def verdict(folder, stock, patched):
+def verdict(folder: pathlib.Path, stock: typing.Tuple[bytes, int], patched: typing.Tuple[bytes, int]
+            ) -> typing.Tuple[typing.List[typing.Tuple], typing.List[typing.Dict[str, str]]]:
     """Judges outputs and exit codes; returns the complaints, and the results of both kernels."""
     guests = []
     for name, (text, code) in (("stock", stock), ("patched", patched)):
@@ -106,7 +108,7 @@ def verdict(folder, stock, patched):
     return complaints, [guest["tests"] for guest in guests]
 
 
-def main():
+def main() -> int:
     seed, number = (int(argument) for argument in (sys.argv[1:] + ["1", "1000"][len(sys.argv) - 1:]))
     rng = random.Random(seed)
     failures, green = 0, 0

@@ -14,7 +14,7 @@ INDEX, REASON = (pathlib.Path(name).read_bytes() for name in sys.argv[1:3])
 
 
 class Archive(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
+    def do_GET(self) -> None:
         if self.path.endswith("/Packages"):
             self.send_response(200)
             self.send_header("Content-Length", str(len(INDEX)))

@@ -15,9 +15,10 @@ from lab.base import Skip  # noqa: E402
 TESTS = {"p": "pass", "f": "fail", "s": "skip"}
 
 
-def guest(tests, probe=(), reasons=()):
+def guest(tests: str, probe: typing.Iterable[str] = (), reasons: typing.Any = ()) -> typing.Dict[str, typing.Any]:
     """A guest with the results "NAME=p ...". Its probe is that of a kernel without bugs, except for the rows in @probe:
     "ROW=WORD"; without a word, the row is missing."""
+    run: typing.Dict[str, typing.Any]
     run = {"error": None, "reasons": dict(reasons),
            "tests": {name: TESTS[result] for name, _, result in (test.partition("=") for test in tests.split())}}
     for part, rows in verdict.ROWS.items():
@@ -62,7 +63,8 @@ PROBES = (
 )
 
 
-def probes(fails, stock, patched, complaint):
+def probes(fails: str, stock: str, patched: str, complaint: typing.Optional[typing.Tuple[str, str]]
+           ) -> typing.Tuple[typing.List, typing.List]:
     """All tests of the rows pass on both kernels except for @fails, or did not run ("-")."""
     tests = {test: row for rows in verdict.ROWS.values() for row, (test, *_) in rows.items()}
     results = dict(one.split("=") for one in fails.split()) if fails != "-" else {}
@@ -89,7 +91,8 @@ SKIPS: typing.Tuple = (
 )
 
 
-def skips(result, listed, complaint):
+def skips(result: str, listed: typing.Optional[typing.Dict[str, Skip]], complaint: typing.Optional[str]
+          ) -> typing.Tuple[typing.List, typing.List]:
     got = verdict.judge(guest("a=p b=p"), guest(f"a=p b={result}", reasons={"b": "no BTF"} if result == "s" else {}),
                         verdict.Expected(set(), skips=listed))
     return got, [("patched", "b", complaint)] if complaint else []
@@ -106,7 +109,7 @@ SUITE = (
 )
 
 
-def suites(names, patterns, complaint):
+def suites(names: str, patterns: str, complaint: typing.Optional[str]) -> typing.Tuple[typing.List, typing.List]:
     """Without patterns, the stock kernel does not run oops.*."""
     whole = [suite.chosen(names.split(), patterns.split() or default) for default in (["*"], ["*", "oops.*"])]
     run = [guest(tests) for tests in ("a=p b=p" if not patterns else "a=p b=p oops.fork=p", "a=p b=p oops.fork=p")]
@@ -136,7 +139,7 @@ CRASHES: typing.Tuple = (
 )
 
 
-def crashes(how, guests, complaints):
+def crashes(how: str, guests: typing.List[str], complaints: typing.List[str]) -> typing.Tuple[typing.List, typing.List]:
     results = {**TESTS, "d": "dies"}
     ran = [({f"oops.{name}": results[result] for name, result in (test.split("=") for test in tests.split())}, None)
            if "=" in tests else ({}, tests) for tests in guests]
@@ -175,7 +178,8 @@ LINES = {"p": "ok 1 {}", "s": "ok 1 {} # SKIP", "f": "# {0}: expected 1 hit, got
          "v": "# {0}: expected a verdict within 30 s, got none\nnot ok 1 {0}"}
 
 
-def mutants(names, got, crashed, notice, survives):
+def mutants(names: str, got: str, crashed: typing.Optional[str], notice: typing.List[str], survives: typing.List[str]
+            ) -> typing.Tuple[typing.Tuple, typing.Tuple]:
     output = "".join(LINES[result].format(name) + "\n" for name, result in (test.split("=") for test in got.split()))
     ran = types.SimpleNamespace(output=output, results=ktap.Said.of(output), crashed=crashed)
     return verdict.killers(names.split(), ran), (notice, survives)
@@ -199,8 +203,9 @@ GENERATED = (
 )
 
 
-def generated(expected, got, outcome, notice):
-    def pairs(text):
+def generated(expected: str, got: str, outcome: str, notice: typing.Optional[str]
+              ) -> typing.Tuple[typing.Optional[str], typing.Optional[str]]:
+    def pairs(text: str) -> typing.List[typing.List[str]]:
         return [test.split("=") for test in text.split()]
 
     splat = outcome == "splat"
@@ -209,7 +214,7 @@ def generated(expected, got, outcome, notice):
     return verdict.differs({name: TESTS[result] for name, result in pairs(expected)}, ran), notice
 
 
-def words():
+def words() -> typing.Tuple[typing.List, typing.List]:
     """The rows and words of verdict.py must be those in the probe's source."""
     source = "".join((TOP / "selftests" / file).read_text()
                      for file in ("lib/effects.cc", "lib/effects.h", "probe/stops.cc"))
@@ -218,8 +223,10 @@ def words():
     return [rows, used], [[set(part) for part in verdict.ROWS.values()], (verdict.GOOD - {"works"}) | verdict.BAD]
 
 
-def main():
+def main() -> int:
     tap = ktap.Printer("verdict: ")
+    table: typing.Any
+    judged: typing.Any
     for table, judged in ((PROBES, probes), (SKIPS, skips), (SUITE, suites), (CRASHES, crashes), (MUTANTS, mutants),
                           (GENERATED, generated), ([()], words)):
         for row in table:
