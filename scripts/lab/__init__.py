@@ -33,7 +33,7 @@ os.environ["BUILD"] = str(BUILD)
 sys.stdout.reconfigure(line_buffering=True)  # type: ignore[attr-defined]
 
 
-def die(message, code=1) -> typing.NoReturn:
+def die(message: object, code: int = 1) -> typing.NoReturn:
     """Prints one line on stderr: what is wrong, where, what to do. Exit code 1; 2 for bad usage. The message may end
     with the last line of a log, so control characters are replaced."""
     message = re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", str(message))
@@ -47,7 +47,7 @@ def from_dkms() -> bool:
     return bool(os.environ.get("FROM_DKMS"))
 
 
-def later(message) -> typing.NoReturn:
+def later(message: object) -> typing.NoReturn:
     """Like die(), for a temporary error, such as a network that is down. The exit code for dkms/make is 75, which makes
     it repeat the build at the next boot."""
     die(message, 75 if from_dkms() else 1)
@@ -60,28 +60,28 @@ if re.search(r"""[$`"'\\;&|<>()\x00-\x1f\x7f]""", f"{TOP}{BUILD}"):
 
 
 class Version(argparse.Action):
-    def __call__(self, parser, *_):
+    def __call__(self, parser: argparse.ArgumentParser, *_: typing.Any) -> typing.NoReturn:
         sys.exit(subprocess.run([SCRIPTS / "version"]).returncode)
 
 
 class Arguments(argparse.ArgumentParser):
     """The docstring of a verb is its help text. Bad usage prints one line."""
 
-    def __init__(self, text):
+    def __init__(self, text: typing.Optional[str]) -> None:
         super().__init__(description=text, allow_abbrev=False,
                          formatter_class=argparse.RawDescriptionHelpFormatter)
         self.add_argument("--version", action=Version, nargs=0, help="print the version and exit")
 
-    def error(self, message):
+    def error(self, message: str) -> typing.NoReturn:
         usage = " ".join(self.format_usage().split())
         sys.exit(print(f"{usage} ({message})", file=sys.stderr) or 2)
 
-    def base(self, many=False):
+    def base(self, many: bool = False) -> None:
         self.add_argument("base", nargs="*" if many else "?", metavar="BASE",
                           help="default: " + ("all" if many else "6.1"))
 
 
-def run(verb):
+def run(verb: typing.Callable[[], typing.Optional[int]]) -> typing.NoReturn:
     """Runs a verb's main function. An I/O error prints one line, not a traceback."""
     try:
         sys.exit(verb())
@@ -94,26 +94,26 @@ def run(verb):
         die(f"{error.filename2 or error.filename or 'a write'}: {error.strerror or error}")
 
 
-def number(text, what, least=1, digits=9):
+def number(text: typing.Union[str, int], what: str, least: int = 1, digits: int = 9) -> int:
     """Returns an argument that must be a number of at least @least."""
     if not re.fullmatch(f"[0-9]{{1,{digits}}}", str(text)) or int(text) < least:
         die(f"{what} not '{text}'")
     return int(text)
 
 
-def replace(path, text):
+def replace(path: pathlib.Path, text: str) -> None:
     """Writes a file atomically."""
     part = path.with_name(path.name + ".part")
     part.write_text(text)
     part.rename(path)
 
 
-def printable(text):
+def printable(text: str) -> str:
     """The text with all but printable ASCII replaced: a guest may print anything."""
     return re.sub(r"[^\x20-\x7e]", "?", text)
 
 
-def table(rows):
+def table(rows: typing.Sequence[typing.Sequence[object]]) -> str:
     """A Markdown table; the first row is its header."""
     width = [max(len(str(row[i])) for row in rows) for i in range(len(rows[0]))]
     lines = ["| " + " | ".join(str(cell).ljust(w) for cell, w in zip(row, width)) + " |" for row in rows]
@@ -121,7 +121,7 @@ def table(rows):
     return "\n".join(lines)
 
 
-def columns(rows, gap=2):
+def columns(rows: typing.Sequence[typing.Sequence[object]], gap: int = 2) -> typing.List[str]:
     """The lines of a table: the first column is left-aligned, the others are right-aligned."""
     width = [max(len(str(row[i])) for row in rows) for i in range(len(rows[0]))]
     return [(" " * gap).join([str(row[0]).ljust(width[0])] +

@@ -2,30 +2,31 @@
 """The readers' interface to shell scripts, see lib.sh:  python3 scripts/lab VERB QUESTION [ARGUMENT...]"""
 import pathlib
 import sys
+import typing
 
 sys.path[0] = str(pathlib.Path(__file__).resolve().parent.parent)
 from lab import base, debian, run
 
 
-def lock(descriptor, owner):
+def lock(descriptor: str, owner: str) -> typing.List[str]:
     from lab import tree
     tree.lock(int(descriptor), owner)
     return []
 
 
-def private_apt(suite, wanted):
+def private_apt(suite: str, wanted: str) -> typing.List[pathlib.Path]:
     from lab import apt
     return [apt.private(suite, wanted)]
 
 
-def apt_download(folder, *arguments):
+def apt_download(folder: str, *arguments: str) -> typing.NoReturn:
     """FOLDER [-c APT_CONF] PACKAGE..."""
     from lab import apt
     options = [*arguments[:2]] if arguments[0] == "-c" else []
     sys.exit(not apt.download(pathlib.Path(folder), options, *arguments[len(options):]))
 
 
-def note(*run):
+def note(*run: str) -> typing.List[str]:
     """COMMAND COUNTS BASE FIGURE: records a run for make results."""
     from lab import results
     command, counts, name, figure = run
@@ -33,7 +34,7 @@ def note(*run):
     return []
 
 
-QUESTIONS = {
+QUESTIONS: typing.Dict[str, typing.Callable[..., typing.Iterable[object]]] = {
     "bases": base.names,
     "at-hand": base.at_hand,
     "subject": lambda name: [base.find(name).subject()],
@@ -47,7 +48,7 @@ QUESTIONS = {
 }
 
 
-def answer():
+def answer() -> None:
     sys.argv[0], question, *arguments = sys.argv[1:]
     for line in QUESTIONS[question](*arguments):
         print(line)

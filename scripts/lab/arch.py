@@ -18,15 +18,20 @@ Kconfig lines that add to Kconfig.fragment or override it, and with these fields
   # Module: FOLDER [OPTION]...  the PMU for guests, if it supports this architecture
 """
 import os
+import pathlib
 import re
 import subprocess
 import sys
+import typing
 
 from lab import BUILD, SCRIPTS
 
 
 class Arch:
-    def __init__(self, name):
+    module: typing.Optional[str]
+    module_options: typing.List[str]
+
+    def __init__(self, name: str) -> None:
         self.name = {"x86_64": "x86"}.get(name, name)
         path = SCRIPTS / "arch" / self.name
         # series-check also compiles objects for architectures without a file, but never boots them.
@@ -38,7 +43,7 @@ class Arch:
         self.variants = [fields["Variant"].split()] if "Variant" in fields else []
         self.preempt = fields.get("Preempt", "none voluntary full").split()
         self.emulated, self.clock = fields.get("Emulated", "").split(), fields.get("Clock", "")
-        self.cross = fields.get("Cross")
+        self.cross: typing.Optional[str] = fields.get("Cross")
         self.module, *self.module_options = fields.get("Module", "").split() or [None]
         self.user = fields.get("User", "").split()
         self.sysroot = fields.get("Sysroot", "").split()
@@ -47,23 +52,23 @@ class Arch:
         self.debian = "amd64" if self.name == "x86" else self.name
         self.folder = self.suffix[1:]  # of its results in the build folder
 
-    def root(self):
+    def root(self) -> pathlib.Path:
         """The sysroot that scripts/sysroot writes."""
         return BUILD / f"sysroot-{self.name}"
 
-    def make(self):
+    def make(self) -> typing.List[str]:
         """make's variables for building userspace programs."""
         if not self.cross:
             return []
         return [f"ARCH={self.name}", f"CROSS_COMPILE={self.cross}-", f"SYSROOT={self.root()}"]
 
-    def environment(self):
+    def environment(self) -> typing.Dict[str, str]:
         if not self.cross:
             return {}
         return {"PKG_CONFIG_SYSROOT_DIR": str(self.root()),
                 "PKG_CONFIG_LIBDIR": f"{self.root()}/usr/lib/{self.cross}/pkgconfig"}
 
-    def prepare(self):
+    def prepare(self) -> None:
         """Installs the sysroot, and links the shell's commands to busybox there."""
         if self.sysroot:
             if subprocess.run([SCRIPTS / "sysroot", self.name, *self.sysroot], stdout=subprocess.DEVNULL).returncode:
@@ -74,7 +79,7 @@ class Arch:
                     link.symlink_to("busybox")
 
 
-def names():
+def names() -> typing.List[str]:
     return sorted(path.name for path in (SCRIPTS / "arch").iterdir())
 
 

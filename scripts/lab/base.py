@@ -14,22 +14,22 @@ from lab import BUILD, TOP, die, replace
 from lab.arch import ARCH, names as architectures
 
 
-def order(version):
+def order(version: str) -> typing.List[int]:
     return [int(part) for part in version.split(".")]
 
 
-def names():
+def names() -> typing.List[str]:
     """All bases, oldest first."""
     return sorted((path.parent.name.removeprefix("linux-") for path in TOP.glob("patches/linux-*/series")
                    if re.fullmatch(r"linux-\d+\.\d+", path.parent.name, re.ASCII)), key=order)
 
 
-def measured():
+def measured() -> typing.List[str]:
     """The bases whose stock-fails was measured on $ARCH."""
     return [name for name in names() if not unmeasured(name)]
 
 
-def unmeasured(name):
+def unmeasured(name: str) -> typing.Optional[str]:
     """Why measured() does not list a base, or None."""
     expected = Base(name).of_arch("stock-fails")
     path = expected.relative_to(TOP)
@@ -38,7 +38,7 @@ def unmeasured(name):
     return None if Base(name).stock_fails(None) else f"{path} lists no test, so its stock kernel was never booted"
 
 
-def left_out(name):
+def left_out(name: str) -> typing.Optional[str]:
     """Why make matrix does not measure a base on $ARCH, or None. The source comes from Debian, from KERNEL_MIRROR, or
     from the build folder."""
     why = unmeasured(name)
@@ -49,12 +49,12 @@ def left_out(name):
     return why
 
 
-def at_hand():
+def at_hand() -> typing.List[str]:
     """The bases that make matrix measures."""
     return [name for name in names() if not left_out(name)]
 
 
-def part():
+def part() -> typing.Optional[str]:
     """The part of a series that PART= selects: "feature" for its first section, None for the whole series."""
     name = os.environ.get("PART")
     if name and name != "feature":
@@ -64,7 +64,7 @@ def part():
     return name or None
 
 
-def kept(name):
+def kept(name: str) -> str:
     """The name of make verify's results for a base: results-6.1, or feature-6.1."""
     if part():
         find(name).patches()
@@ -74,7 +74,7 @@ def kept(name):
 subjects: typing.Dict[typing.Tuple[str, str], str] = {}  # cache of subject(), by base and architecture
 
 
-def find(name=None):
+def find(name: typing.Optional[str] = None) -> "Base":
     """The base that a command is for. Checks the environment as well, before hours of builds."""
     part()
     name = name or "6.1"
@@ -91,17 +91,18 @@ def find(name=None):
     return Base(name)
 
 
-def kernel_version(tree):
+def kernel_version(tree: pathlib.Path) -> typing.Optional[str]:
     """The version in the tree's Makefile, such as 6.1.192; None if it is not a kernel tree."""
     try:
         text = (tree / "Makefile").read_text(errors="replace")
     except OSError:
         return None
-    parts = [re.search(rf"^{key} *= *(\d+)$", text, re.M) for key in ("VERSION", "PATCHLEVEL", "SUBLEVEL")]
+    parts: typing.List[typing.Any] = [
+        re.search(rf"^{key} *= *(\d+)$", text, re.M) for key in ("VERSION", "PATCHLEVEL", "SUBLEVEL")]
     return ".".join(part[1] for part in parts) if all(parts) else None
 
 
-def digest(paths, text=""):
+def digest(paths: typing.Iterable[pathlib.Path], text: str = "") -> str:
     total = hashlib.sha256(text.encode())
     for path in paths:
         total.update(path.read_bytes())
@@ -109,7 +110,7 @@ def digest(paths, text=""):
 
 
 @functools.cache
-def suite_code():
+def suite_code() -> str:
     """The sources of selftests/ without comments and layout."""
     paths = sorted(path for path in (TOP / "selftests").rglob("*") if path.suffix in (".cc", ".c", ".h"))
     text = "\n".join(path.read_text(errors="replace") for path in paths)
@@ -120,11 +121,11 @@ def suite_code():
 class Series:
     """A folder with a quilt series."""
 
-    def __init__(self, folder):
+    def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder
         self.text = (folder / "series").read_text(errors="replace")
 
-    def patches(self):
+    def patches(self) -> typing.List[str]:
         """File names, in the order of the series."""
         text = self.text
         if part():
@@ -134,7 +135,7 @@ class Series:
         lines = (line.split("#")[0].strip() for line in text.splitlines())
         return [line for line in lines if line]
 
-    def kernels(self):
+    def kernels(self) -> typing.List[typing.List[str]]:
         """The kernels that it is for, each as [X.Y, version, suite of the archive if not the machine's own]: first the
         one that it was made on, "# BASE linux-6.1 ...", then the others that it was tested on, "# ALSO ..."."""
         first, *others = self.text.splitlines() or [""]
@@ -144,15 +145,15 @@ class Series:
             die(f"{self.folder}/series does not begin with a '# BASE linux-X.Y VERSION' line")
         return [line.split() for line in lines if len(line.split()) > 1]
 
-    def until(self):
+    def until(self) -> typing.Optional[str]:
         """The month in which maintenance of this kernel line ends, "# UNTIL 2026-12"; None if it is not announced."""
         match = re.search(r"^# UNTIL (\d{4}-\d{2})$", self.text, re.M)
         return match[1] if match else None
 
-    def is_for(self, version):
+    def is_for(self, version: str) -> bool:
         return version.rpartition(".")[0] in [kernel for kernel, *_ in self.kernels()]
 
-    def files(self):
+    def files(self) -> typing.List[str]:
         """The files of the kernel tree that it touches."""
         found = set()
         for patch in self.patches():
@@ -160,17 +161,17 @@ class Series:
             found.update(re.findall(r"^\+\+\+ b/(\S+)", text, re.M))
         return sorted(found)
 
-    def digest(self):
+    def digest(self) -> str:
         """A hash of the series file and its patches."""
         return digest([self.folder / "series", *(self.folder / patch for patch in self.patches())])
 
-    def header(self, patch, field):
+    def header(self, patch: str, field: str) -> str:
         """A header or trailer of a patch, unfolded, "Subject" without its tag; "" if there is none."""
         message = (self.folder / patch).read_text(errors="replace").split("\n---\n")[0]
         found = re.search(rf"^{field}: (.*(?:\n[ \t].*)*)", message, re.M)
         return re.sub(r"^\[PATCH[^]]*\] ", "", " ".join(found[1].split())) if found else ""
 
-    def tests(self, patch):
+    def tests(self, patch: str) -> typing.List[str]:
         """The tests and patterns that the "Tests:" line of a patch names: what the patch claims to fix."""
         message = (self.folder / patch).read_text(errors="replace").split("\n---\n")[0]
         match = re.search(r"^Tests: (.*?)(?:\sin\sthe\s+selftests|\n\n|\Z)", message, re.M | re.S)
@@ -178,37 +179,37 @@ class Series:
 
 
 class Base(Series):
-    def __init__(self, name):
+    def __init__(self, name: str) -> None:
         self.name = name
         super().__init__(TOP / "patches" / f"linux-{name}")
         self.expect, self.broken = (TOP / "patches" / room / self.folder.name for room in ("expect", "mutants"))
 
-    def of_arch(self, name):
+    def of_arch(self, name: str) -> pathlib.Path:
         """The path of the expected results for $ARCH: instructions, or instructions.arm64."""
         return self.expect / (f"{name}.{ARCH.name}" if ARCH.suffix else name)
 
-    def feature_fails(self):
+    def feature_fails(self) -> pathlib.Path:
         """The list of the tests that still fail with PART=feature, in the format of stock-fails."""
         return self.of_arch("feature-fails")
 
-    def stock_fails(self, preempt="full", shipped=False):
+    def stock_fails(self, preempt: typing.Optional[str] = "full", shipped: bool = False) -> typing.Set[str]:
         return read_fails(self.expected(), preempt, shipped=shipped)
 
-    def stock_fails_elsewhere(self):
+    def stock_fails_elsewhere(self) -> typing.List[typing.Tuple[str, typing.Set[str]]]:
         """The additional failures on architectures other than x86, each as (architecture, tests)."""
         return [(path.suffix[1:], {test for test in read_fails(path, None) if not test.startswith("not ")})
                 for path in self.expect.glob("stock-fails.*")]
 
-    def live_fails(self):
+    def live_fails(self) -> pathlib.Path:
         """The list of the tests that fail with the live patch; the file may not exist."""
         return TOP / f"patches/expect/live/linux-{self.name}.fails"
 
-    def skips(self, version):
+    def skips(self, version: str) -> typing.Optional[pathlib.Path]:
         """The list of the tests that the patched kernel skips; None if there is none for @version."""
         path = self.of_arch("skips")
         return path if path.is_file() and f"{version}.".startswith(f"{self.name}.") else None
 
-    def expected(self):
+    def expected(self) -> pathlib.Path:
         """The path of stock-fails for $ARCH. stock-fails.ARCH lists the tests that are added to stock-fails, and "not
         NAME" (or a pattern) for tests that are removed from it."""
         path, differs = self.expect / "stock-fails", self.of_arch("stock-fails")
@@ -226,11 +227,11 @@ class Base(Series):
         replace(whole, "\n".join(kept + [line for line in lines if not line.startswith("not ")]) + "\n")
         return whole
 
-    def mutants(self):
+    def mutants(self) -> typing.List["Mutant"]:
         """All mutants of the base, sorted by name."""
         return [Mutant(path) for path in sorted(self.broken.glob("*.patch"))]
 
-    def mutant(self, name):
+    def mutant(self, name: str) -> "Mutant":  # type: ignore[return]
         """A mutant by name. It may be in another base's folder, as the series share most of their lines."""
         for folder in (self.broken, *(Base(other).broken for other in names())):
             path = folder / f"{name}.patch"
@@ -238,7 +239,7 @@ class Base(Series):
                 return Mutant(path)
         die(f"no such mutant: {name} (see {TOP}/patches/mutants)")
 
-    def equivalent(self):
+    def equivalent(self) -> typing.Dict[str, str]:
         """Changes to the series that no test can notice. For a generated mutant the key is the mutant, and the value is
         the reason, from the indented lines below it. For a change that was tried by hand the key is "STATEMENT | CHANGE
         | WHY", and the value is empty."""
@@ -254,7 +255,7 @@ class Base(Series):
                 die(f"{path}: neither 'STATEMENT | CHANGE | WHY' nor a mutant with an indented reason: {first}")
         return {first: " ".join(rest) for first, *rest in found}
 
-    def subject(self, arch=ARCH.folder):
+    def subject(self, arch: str = ARCH.folder) -> str:
         """A hash of everything that a verdict depends on: the code of the tests, the configuration, what the patches
         change outside of Documentation/, and the lists of expected results, including those for @arch. The result is
         cached for the lifetime of the process, so that it describes the files that the process measures."""
@@ -262,7 +263,7 @@ class Base(Series):
             subjects[self.name, arch] = self.subject_of_now(arch)
         return subjects[self.name, arch]
 
-    def subject_of_now(self, arch):
+    def subject_of_now(self, arch: str) -> str:
         changes = [(self.folder / patch).read_text(errors="replace").split("\n---\n", 1)[-1]
                    for patch in self.patches() if not patch.startswith("09")]
         lists = [path for name in ("stock-fails", "skips")
@@ -272,14 +273,15 @@ class Base(Series):
                       "".join(changes) + suite_code())
 
 
-def live_subject(name):
+def live_subject(name: str) -> str:
     """Like Base.subject(), for a verdict about the live patch."""
     one = find(name)
     lists = [one.live_fails()] if one.live_fails().is_file() else []
     return digest([*lists, *sorted((TOP / "patches/livepatch").glob(f"linux-{name}.*"))])[:8] + one.subject()[:8]
 
 
-def read_fails(path, preempt="full", release=None, shipped=False, failed=()):
+def read_fails(path: pathlib.Path, preempt: typing.Optional[str] = "full", release: typing.Optional[str] = None,
+               shipped: bool = False, failed: typing.Collection[str] = ()) -> typing.Set[str]:
     """The tests that must fail on the stock kernel, including the tests oops.*, which crash it. A comment after a test
     limits it to some kernels:
 
@@ -294,15 +296,16 @@ def read_fails(path, preempt="full", release=None, shipped=False, failed=()):
     for line in path.read_text(errors="replace").splitlines():
         test, _, comment = line.partition("#")
         only = re.match(r" *(preempt=|linux-|shipped|may)([\w.]*)$", comment)
-        holds = {"preempt=": lambda x: preempt in (None, x), "shipped": lambda x: shipped or preempt is None,
-                 "may": lambda x, test=test.strip(): preempt is None or test in failed,
-                 "linux-": lambda x: f"{release}.".startswith(x + ".")}
+        holds: typing.Dict[str, typing.Callable[..., bool]] = {
+            "preempt=": lambda x: preempt in (None, x), "shipped": lambda x: shipped or preempt is None,
+            "may": lambda x, test=test.strip(): preempt is None or test in failed,
+            "linux-": lambda x: f"{release}.".startswith(x + ".")}
         if test.strip() and (not only or holds[only[1]](only[2])):
             found.add(test.strip())
     return found
 
 
-def read_survived(path):
+def read_survived(path: pathlib.Path) -> typing.Set[str]:
     """The tests oops.* that fail on the stock kernel but do not crash it: "oops.NAME # survives"."""
     return set(re.findall(r"^(oops\.\S+) *# survives$", path.read_text(errors="replace"), re.M))
 
@@ -313,13 +316,13 @@ class Skip(typing.NamedTuple):
     may: bool    # whether it is skipped depends on the machine
 
 
-def read_skips(path):
+def read_skips(path: pathlib.Path) -> typing.Dict[str, Skip]:
     """test -> Skip, from lines of "TEST # REASON" or "TEST # may: REASON"."""
     return {test: Skip(reason, bool(may)) for test, may, reason in
             re.findall(r"^([\w.]+) +# (may: )?(.*)$", path.read_text(errors="replace"), re.M)}
 
 
-def write_skips(path, skipped):
+def write_skips(path: pathlib.Path, skipped: typing.Mapping[str, str]) -> None:
     """Writes the list of skipped tests. @skipped: test -> reason. Tests that are listed with "may" keep it."""
     old = read_skips(path) if path.is_file() else {}
     may = {test: skip for test, skip in old.items() if skip.may}
@@ -330,12 +333,12 @@ def write_skips(path, skipped):
             "".join(f"{test:{width}} # {'may: ' * skip.may}{skip.reason}\n" for test, skip in sorted(skips.items())))
 
 
-def deadly(tests):
+def deadly(tests: typing.Iterable[str]) -> typing.Set[str]:
     """The tests that can crash a kernel that has the bug."""
     return {test for test in tests if test.startswith("oops.")}
 
 
-def by_default(tests):
+def by_default(tests: typing.Iterable[str]) -> typing.Set[str]:
     """The tests that run if none is named (runs_only_if_named() in selftests/harness/main.cc)."""
     return {test for test in tests if not test.startswith(("oops", "gdb"))}
 
@@ -352,7 +355,7 @@ class Mutant:
     Arch: ARCH                the mutant is for that architecture; x86 by default
     """
 
-    def __init__(self, path):
+    def __init__(self, path: pathlib.Path) -> None:
         self.path, self.name = path, path.stem
         text = path.read_text(errors="replace")
         found = {key: " ".join(value.split()) for key, value in
@@ -367,7 +370,7 @@ class Mutant:
         if not (self.fails or self.runs or self.costs):
             die(f"{path}: no 'Fails:', 'Runs:' or 'Costs:' line")
 
-    def kills(self, tests):
+    def kills(self, tests: typing.Collection[str]) -> typing.List[str]:
         """The tests, of @tests, that must fail with it, or that run until the kernel prints a splat. A pattern that
         matches no test is returned as it is."""
         return [test for pattern in self.fails or self.runs for test in fnmatch.filter(tests, pattern) or [pattern]]

@@ -10,8 +10,10 @@
 
 "Bases arm64:" replaces "Bases:" on that architecture; "Boot x86:" adds to "Boot:".
 """
+import pathlib
 import re
 import shlex
+import typing
 
 from lab import SCRIPTS, TOP, arch, die
 from lab.arch import ARCH
@@ -19,7 +21,7 @@ from lab.base import order
 
 
 class Config:
-    def __init__(self, name):
+    def __init__(self, name: str) -> None:
         self.name = name
         self.text = (SCRIPTS / "configs" / name).read_text()
         fields = dict(re.findall(r"^# ((?:Console|Runs|Bases|Boot|Packages|Apart)(?: \w+)?): (.*)", self.text, re.M))
@@ -29,24 +31,24 @@ class Config:
         self.apart = fields.get("Apart")
         self.boot = shlex.split(fields.get("Boot", "")) + shlex.split(fields.get(f"Boot {ARCH.name}", ""))
 
-    def is_for(self, base):
+    def is_for(self, base: str) -> bool:
         return not self.bases or base in self.bases
 
 
-def names():
+def names() -> typing.List[str]:
     return sorted(path.name for path in (SCRIPTS / "configs").iterdir())
 
 
-def debug():
+def debug() -> typing.List[Config]:
     """The configurations with a debug tool that finds what no test sees."""
     return [config for config in map(Config, names()) if config.console or config.runs]
 
 
-def symbols(text):
+def symbols(text: str) -> typing.Set[str]:
     return set(re.findall(r"^(CONFIG_\w+)=", text, re.M))
 
 
-def fragment(config=None, without=None):
+def fragment(config: typing.Optional[Config] = None, without: typing.Optional[str] = None) -> str:
     """Kconfig.fragment with the lines of $ARCH and of @config, which add to it or override it, and without the lines
     that match @without."""
     text = (TOP / "Kconfig.fragment").read_text()
@@ -56,7 +58,7 @@ def fragment(config=None, without=None):
     return "".join(line for line in text.splitlines(keepends=True) if not (without and re.search(without, line)))
 
 
-def for_version(path, version, text=None):
+def for_version(path: pathlib.Path, version: str, text: typing.Optional[str] = None) -> str:
     """The lines of a fragment for this version and $ARCH. A comment limits a line to some of them:
     "CONFIG_X=y # from 5.12 before 7.0 on arm64"."""
     kept = []
@@ -77,7 +79,7 @@ def for_version(path, version, text=None):
     return "".join(kept)
 
 
-def lost(text, configuration):
+def lost(text: str, configuration: str) -> typing.List[str]:
     """The lines of a fragment that did not take effect in a configuration."""
     have = set(configuration.splitlines())
     known = {line.partition("=")[0] + "=" for line in have}

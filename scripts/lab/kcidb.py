@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0
 """Converts the results of make verify to KCIDB 5.3, the format in which labs report."""
 import re
+import typing
 
 ORIGIN = "perf_bpf_filter"
 STATUS = {"pass": "PASS", "fail": "FAIL", "skip": "SKIP"}
 
 
-def run(name, kernel, guest, deadly, about, rules):
+def run(name: str, kernel: str, guest: typing.Dict[str, typing.Any], deadly: typing.Collection[str], about: str,
+        rules: typing.Mapping[str, str]
+        ) -> typing.Tuple[typing.Dict[str, typing.Any], typing.Dict[str, typing.Any],
+                          typing.List[typing.Dict[str, typing.Any]]]:
     """KCIDB's (checkout, build, tests) for the results of a guest."""
     version = guest.get("kernel") or name
     one = f"{ORIGIN}:{version}-{kernel}-{about}"
@@ -15,7 +19,7 @@ def run(name, kernel, guest, deadly, about, rules):
     build = {"id": one, "origin": ORIGIN, "checkout_id": one, "architecture": "x86_64", "status": "PASS",
              "config_name": "Kconfig.fragment"}
 
-    def test(path, status, message=None, **misc):
+    def test(path: str, status: str, message: typing.Optional[str] = None, **misc: str) -> typing.Dict[str, typing.Any]:
         found = {"id": f"{one}-{path}", "origin": ORIGIN, "build_id": one, "path": path, "status": status,
                  "environment": {"comment": f"QEMU, {guest.get('accel', 'tcg')}"}, "misc": misc}
         return {**found, "log_excerpt": message} if message else found
@@ -30,7 +34,8 @@ def run(name, kernel, guest, deadly, about, rules):
     return checkout, build, tests
 
 
-def document(name, found, rules):
+def document(name: str, found: typing.Dict[str, typing.Any],
+             rules: typing.Mapping[str, str]) -> typing.Dict[str, typing.Any]:
     about = re.sub(r"\W", "_", found["of"] or "unknown")
     runs = [run(name, kernel, found[kernel], found["deadly"] if kernel == "stock" else [], about, rules)
             for kernel in ("stock", "patched")]

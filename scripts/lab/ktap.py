@@ -18,7 +18,7 @@ class Bad(Exception):
     """The output of a guest cannot be trusted; the message says why."""
 
 
-def parse(text):
+def parse(text: str) -> typing.Dict[str, str]:
     """Test name -> "pass", "fail" or "skip". Raises Bad unless @text is exactly one complete KTAP run."""
     # Not splitlines(), which would also split a test's message at a form feed.
     lines = text.split("\n")
@@ -27,6 +27,7 @@ def parse(text):
         raise Bad("no test results (is the test binary there?)")
     if len(starts) > 1:
         raise Bad("more than one KTAP header")
+    results: typing.Dict[str, str]
     plan, results = None, {}
     for line in lines[starts[0] + 1:]:
         if line.startswith("#") or not line.strip():
@@ -58,21 +59,21 @@ def parse(text):
     return results
 
 
-def results(lines):
+def results(lines: typing.Iterable[str]) -> typing.List[typing.Tuple[str, str]]:
     """(test name, result) of each result line; all other lines are ignored."""
     return [(match[3], "skip" if match[4] else "pass" if match[1] == "ok" else "fail")
             for match in map(RESULT.fullmatch, lines) if match]
 
 
-def reasons(text):
+def reasons(text: str) -> typing.Dict[str, str]:
     """Test name -> its first message."""
-    found = {}
+    found: typing.Dict[str, str] = {}
     for match in re.finditer(r"^# (\S+): (.*)", text, re.M):
         found.setdefault(match[1], printable(match[2]))
     return found
 
 
-def took(text):
+def took(text: str) -> typing.Dict[str, float]:
     """Test name -> its duration in seconds."""
     return {name: float(seconds) for name, seconds in
             re.findall(r"^# (\S+) took ([0-9]{1,6}\.[0-9]{3}) s$", text, re.M)}
@@ -80,12 +81,12 @@ def took(text):
 
 class Said(typing.NamedTuple):
     """The results in the output of a run that may have been cut short."""
-    passed: list
-    failed: list
-    skipped: list
+    passed: typing.List[str]
+    failed: typing.List[str]
+    skipped: typing.List[str]
 
     @classmethod
-    def of(cls, text):
+    def of(cls, text: str) -> "Said":
         results = cls([], [], [])
         for result, name, skip in LINE.findall(text):
             (results.failed if result == "not ok" else results.skipped if skip else results.passed).append(name)
@@ -95,33 +96,33 @@ class Said(typing.NamedTuple):
 class Printer:
     """Prints TAP: a line for each test, and the plan."""
 
-    def __init__(self, what, plan=None):
+    def __init__(self, what: str, plan: typing.Optional[int] = None) -> None:
         self.what, self.number, self.wrong, self.planned = what, 0, 0, plan
-        self.lines = []  # all lines printed so far
+        self.lines: typing.List[str] = []  # all lines printed so far
         if plan is not None:
             self.say(f"1..{plan}")
 
-    def say(self, line):
+    def say(self, line: str) -> None:
         self.lines.append(line)
         print(line)
 
-    def test(self, good, text, note=""):
+    def test(self, good: object, text: str, note: str = "") -> None:
         self.number += 1
         self.wrong += not good
         # A "#" in @text would begin a directive: "not ok ... # TODO" does not count as a failure.
         text = text.replace("#", "no.")
         self.say(f"{'ok' if good else 'not ok'} {self.number} {self.what}{text}{note and ' # ' + note}")
 
-    def end(self):
+    def end(self) -> int:
         """Prints the plan, unless it was printed at the start; returns the exit code."""
         if self.planned is None:
             self.say(f"1..{self.number}")
         return 1 if self.wrong else 0
 
 
-def rounds(text):
+def rounds(text: str) -> typing.Counter[str]:
     """The sums of the figures that perf_bpf_stress prints for each round, "# round: hits 5 lost 0"."""
-    total = collections.Counter()
+    total: typing.Counter[str] = collections.Counter()
     for line in re.findall(r"^# round:((?: \w+ \d+)+)", text, re.M):
         words = line.split()
         total.update(dict(zip(words[::2], map(int, words[1::2]))))

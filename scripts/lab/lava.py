@@ -13,13 +13,13 @@ OURS = re.compile(r"(?:\[[ \d.]+\](?:\[ *[TC]\d+\])? )?lab: (up|out|exit)(?: (.*
 
 
 class Log(typing.NamedTuple):
-    console: list  # the lines of the guest's console
-    cases: list    # the suite's results as LAVA lists them: (name, result)
-    error: str     # why LAVA ended the job, or None
+    console: typing.List[str]  # the lines of the guest's console
+    cases: typing.List[typing.Tuple[str, str]]  # the suite's results as LAVA lists them: (name, result)
+    error: typing.Optional[str]  # why LAVA ended the job, or None
     seconds: float
 
 
-def read_log(text):
+def read_log(text: str) -> Log:
     """Parses the log of lava-run, or the one that LAVA's web interface serves: one YAML mapping on each line."""
     console, cases, error, times = [], [], None, []
     for line in text.splitlines():
@@ -44,11 +44,12 @@ def read_log(text):
     return Log(console, cases, error, round((times[-1] - times[0]).total_seconds(), 1) if times else 0)
 
 
-def exit_line(code, key):
+def exit_line(code: typing.Optional[int], key: str) -> str:
     return f"{code} {hashlib.sha256(f'{code} {key}'.encode()).hexdigest()}"
 
 
-def judge(log, key):
+def judge(log: Log, key: str) -> typing.Tuple[str, typing.Optional[int], typing.List[str],
+                                              typing.List[typing.Dict[str, typing.Any]]]:
     """(outcome, exit code, lines that the suite printed, splats), as scripts/boot would report them. All of this comes
     from one console, to which a test can also write. But no test can forge the end of the run, which requires the key,
     and the results must be those that LAVA lists."""

@@ -19,7 +19,7 @@ def bases() -> typing.List[str]:
 class Plan:
     """The lines "object" and "without" of a plan; scripts/livepatch/cut.cc reads the others."""
 
-    def __init__(self, name: str):
+    def __init__(self, name: str) -> None:
         if name not in bases():
             die(f"no live patch for Linux {name} (available: {' '.join(bases())})")
         self.name = name

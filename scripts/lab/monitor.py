@@ -7,6 +7,7 @@ import re
 import select
 import socket
 import time
+import typing
 
 # The first line that "log int" writes for an int3 in kernel mode; the registers follow it.
 INT3 = re.compile(r"^ *\d+: v=03 e=0000 i=1 cpl=0 IP=\w+:(\w+)", re.M)
@@ -20,7 +21,7 @@ class Monitor:
     """A QMP monitor (docs/interop/qmp-spec in QEMU) over a socket, and a pipe for QEMU's log. A log file would grow by
     100 MB per second. The pipe must be read, or it blocks the guest."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.socket, self.its_socket = socket.socketpair()
         reads, writes = os.pipe()
         self.log, self.its_log = open(reads, "rb", buffering=0), open(writes, "wb", buffering=0)
@@ -28,19 +29,19 @@ class Monitor:
         self.inherited = self.its_socket.fileno(), writes
         self.buffer = b""
 
-    def options(self):
+    def options(self) -> typing.List[str]:
         return ["-chardev", f"socket,id=monitor,fd={self.inherited[0]}", "-mon", "chardev=monitor,mode=control"]
 
-    def started(self):
+    def started(self) -> None:
         """Closes QEMU's ends, which it has inherited."""
         self.its_socket.close()
         self.its_log.close()
 
-    def close(self):
+    def close(self) -> None:
         for each in (self.socket, self.its_socket, self.log, self.its_log):
-            each.close()
+            each.close()  # type: ignore[attr-defined]
 
-    def drain(self, seconds, until_reply=False):
+    def drain(self, seconds: float, until_reply: bool = False) -> typing.Tuple[bytes, typing.Any]:
         """Reads the log for @seconds, or with @until_reply until QEMU answers. Returns (log, answer)."""
         end, text = time.monotonic() + seconds, b""
         while (left := end - time.monotonic()) > 0:
@@ -60,15 +61,15 @@ class Monitor:
             raise OSError("QEMU's monitor does not answer")
         return text, None
 
-    def execute(self, command, **arguments):
+    def execute(self, command: str, **arguments: str) -> typing.Tuple[bytes, typing.Any]:
         self.socket.sendall(json.dumps({"execute": command, "arguments": arguments}).encode() + b"\n")
         return self.drain(PATIENCE, until_reply=True)
 
-    def tell(self, line):
+    def tell(self, line: str) -> typing.Tuple[bytes, typing.Optional[str]]:
         """Runs a command of the human monitor. Returns (what was logged meanwhile, output)."""
         return self.execute("human-monitor-command", **{"command-line": line})
 
-    def int3s(self):
+    def int3s(self) -> typing.Counter[str]:
         """Counts the int3 exceptions at each address during a fraction of a second."""
         self.tell(f"logfile /proc/self/fd/{self.inherited[1]}")
         text, _ = self.tell("log int")
@@ -76,7 +77,7 @@ class Monitor:
         text += self.tell("log none")[0]
         return collections.Counter(INT3.findall(text.decode(errors="replace")))
 
-    def stale_int3(self):
+    def stale_int3(self) -> typing.Optional[str]:
         """The address at which a CPU repeatedly takes an int3 that is not in memory, or None. In kernels up to 6.1,
         kprobe_int3_handler() of x86 assumes that such an int3 was just removed, and executes the instruction again."""
         try:

@@ -102,7 +102,7 @@ class NotParsed(Exception):
 class Source:
     """A C file: its tokens, and the sites in its functions."""
 
-    def __init__(self, text: str):
+    def __init__(self, text: str) -> None:
         self.text = text
         every = [Token(str(found.lastgroup), found[0], found.start(), found.end()) for found in TOKEN.finditer(text)]
         self.tokens = [token for token in every if token.kind not in ("space", "macro")]
@@ -385,7 +385,7 @@ def flat(text: str) -> str:
 class File:
     """A file that a series changes, and the mutants of the lines that the series adds."""
 
-    def __init__(self, path: str, text: str, patches: typing.List[typing.Optional[str]]):
+    def __init__(self, path: str, text: str, patches: typing.List[typing.Optional[str]]) -> None:
         """@patches: for each line the patch that added it, or None."""
         self.path, self.source, self.patches = path, Source(text), patches
         self.lines = text.split("\n")

@@ -141,7 +141,7 @@ def priced(other: str) -> typing.Dict[str, Entry]:
     return found
 
 
-def note(command: str, counts: str, name: str, figure: typing.Union[float, str]) -> None:
+def note(command: str, counts: typing.Optional[str], name: str, figure: typing.Union[float, str]) -> None:
     """Writes the figure of a successful run to the build folder, for make results."""
     folder = BUILD / "runs"
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Finds kernel splats on a console."""
 import fnmatch
+import pathlib
 import re
 import typing
 
@@ -60,15 +61,15 @@ RELEASE = re.compile(r"Linux version (\S+)")
 
 class Allowed(typing.NamedTuple):
     """An entry of allow-splats."""
-    pattern: str
+    pattern: typing.Union[str, typing.Pattern[str]]
     reason: str
-    bases: list   # empty: all
+    bases: typing.List[str]  # empty: all
     line: str     # an example, a splat without this entry, with the lines that follow it
     tests: str    # applies only while a test that matches this glob runs
     then: str     # applies only if one of the next lines matches
 
 
-def read_allowed(path=SCRIPTS / "allow-splats"):
+def read_allowed(path: pathlib.Path = SCRIPTS / "allow-splats") -> typing.List[Allowed]:
     entries = []
     for block in re.split(r"\n\s*\n", re.sub(r"^#.*\n", "", path.read_text(), flags=re.M).strip()):
         fields = dict(re.findall(r"^(\w+): +(.*(?:\n\s+\S.*)*)", block, re.M))
@@ -82,7 +83,7 @@ def read_allowed(path=SCRIPTS / "allow-splats"):
     return entries
 
 
-def cut_in_two(line, following):
+def cut_in_two(line: str, following: str) -> typing.Iterator[str]:
     """What @line may be if the timestamp of another CPU's message interrupts it: its end follows after the timestamp,
     or, after the whole message, in @following."""
     if cut := TIME.search(line, 1):
@@ -91,22 +92,26 @@ def cut_in_two(line, following):
             yield line[:cut.start()] + following
 
 
-def splats(console, allowed=None):
+def splats(console: str, allowed: typing.Optional[typing.Iterable[Allowed]] = None
+           ) -> typing.List[typing.Dict[str, typing.Any]]:
     """The kernel splats on a console, each with the test that was running."""
     release = RELEASE.search(console)
     base = re.match(r"\d+\.\d+", release[1] if release else "")
-    harmless = [entry._replace(pattern=re.compile(entry.pattern))
-                for entry in (read_allowed() if allowed is None else allowed)
-                if not entry.bases or base and base[0] in entry.bases]
+    harmless: typing.List[typing.Any] = [
+        entry._replace(pattern=re.compile(entry.pattern))
+        for entry in (read_allowed() if allowed is None else allowed)
+        if not entry.bases or base and base[0] in entry.bases]
+    test: typing.Optional[str]
+    found: typing.List[typing.Dict[str, typing.Any]]
     test, found = None, []
     lines = console.splitlines()
 
-    def splat_of(part, number):
+    def splat_of(part: str, number: int) -> typing.Optional[typing.Dict[str, typing.Any]]:
         for entry in harmless:
             if fnmatch.fnmatchcase(test or "", entry.tests) and \
                     any(re.search(entry.then, line[:5120]) for line in lines[number + 1:number + 1 + AFTER] or [""]):
                 part = entry.pattern.sub("", part)
-        splat = SPLAT.search(part)
+        splat: typing.Any = SPLAT.search(part)
         return splat and {"line": printable(part[max(0, splat.start() - 80):][:400].strip("\r")), "test": test}
 
     for number, line in enumerate(lines):
@@ -123,7 +128,7 @@ def splats(console, allowed=None):
     return found
 
 
-def stale_int3(console, found):
+def stale_int3(console: str, found: typing.Sequence[typing.Dict[str, typing.Any]]) -> bool:
     """Whether the first splat is an int3 that the CPU executed although memory does not contain it."""
     if not found or "int3: 0000" not in found[0]["line"]:
         return False

@@ -2,12 +2,13 @@
 """The rules and the tests, as the suite lists them."""
 import fnmatch
 import json
+import pathlib
 import re
 import subprocess
 import typing
 
 from lab import TOP, base, tree
-from lab.arch import ARCH
+from lab.arch import ARCH, Arch
 
 
 # The suite's folder in a kernel tree.
@@ -20,7 +21,7 @@ class Test(typing.NamedTuple):
     says: str
     file: str  # in selftests/
 
-    def theme(self):
+    def theme(self) -> str:
         """The first word of all test names in its file: tests/THEME.cc, tests/THEME_PART.cc or THEME/FILE.cc."""
         folder, _, name = self.file.rpartition("/")
         return re.split("[_.]", name)[0] if folder == "tests" else folder
@@ -35,15 +36,15 @@ class Cell(typing.NamedTuple):
 
 
 class Suite(typing.NamedTuple):
-    rules: dict  # C1 -> what must hold
-    tests: list
-    cells: list
+    rules: typing.Dict[str, str]  # C1 -> what must hold
+    tests: typing.List[Test]
+    cells: typing.List[Cell]
 
-    def rule_of(self):
+    def rule_of(self) -> typing.Dict[str, str]:
         return {test.name: test.rule for test in self.tests}
 
 
-def ask(binary, arch=ARCH):
+def ask(binary: typing.Union[str, pathlib.Path], arch: Arch = ARCH) -> Suite:
     """Asks a suite's program. Raises OSError, ValueError or SubprocessError if it fails or prints anything else."""
     answer = json.loads(subprocess.run([*arch.user, str(binary), "--rules"], capture_output=True, text=True,
                                        check=True).stdout)
@@ -52,21 +53,21 @@ def ask(binary, arch=ARCH):
                  [Cell(**cell) for cell in answer.get("cells", [])])
 
 
-def chosen(names, patterns):
+def chosen(names: typing.Collection[str], patterns: typing.Iterable[str]) -> typing.Set[str]:
     """The tests that perf_bpf_filter runs for these patterns (select_tests() in selftests/harness/main.cc)."""
     usual = base.by_default(names)
     return {name for pattern in patterns for name in fnmatch.filter(names, pattern)
             if name in usual or not base.by_default([pattern])}
 
 
-def contract():
+def contract() -> typing.Dict[str, str]:
     """The rules, C1 -> what must hold, from the suite's source, so that nothing need be built."""
     source = (TOP / "selftests/harness/main.cc").read_text()
     return {name: "".join(re.findall(r'"([^"]*)"', text))
             for name, text in re.findall(r'^\t\{ "(C\d+)",((?:\s*"[^"]*")+) \},$', source, re.M)}
 
 
-def copy_sources(kernel):
+def copy_sources(kernel: pathlib.Path) -> None:
     """Copies the suite into a kernel tree, without two pages that are about this repository."""
     ours = [name for name in tree.say("git", "-C", TOP / "selftests", "ls-files").splitlines()
             if name not in ("README.md", "RULES.md")]

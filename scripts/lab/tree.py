@@ -30,18 +30,18 @@ OBJ = f"obj{ARCH.suffix}"
 LARGE = ["--memory", "2G", *([] if ARCH.suffix else ["--machine", "q35"])]
 # Full preemption, where the kernel has it: it exposes races that the other modes hide.
 PREEMPT = ["--append", "preempt=full"]
-held: list = []  # the descriptor of the lock, which child processes inherit
-running: set = set()  # the processes that progress() waits for
+held: typing.List[int] = []  # the descriptor of the lock, which child processes inherit
+running: typing.Set["subprocess.Popen[typing.Any]"] = set()  # the processes that progress() waits for
 
 
 @atexit.register
-def end_all():
+def end_all() -> None:
     """When a step fails, terminate the commands of other threads. A guest dies with its scripts/boot."""
     for process in list(running):
         process.terminate()
 
 
-def call(*command, **keywords):
+def call(*command: typing.Any, **keywords: typing.Any) -> "subprocess.CompletedProcess[typing.Any]":
     """Runs another verb. If it fails, it has printed the reason, and this program exits with its exit code."""
     done = subprocess.run(list(map(str, command)), pass_fds=held, **keywords)
     if done.returncode:
@@ -49,7 +49,7 @@ def call(*command, **keywords):
     return done
 
 
-def say(*command, **keywords):
+def say(*command: typing.Any, **keywords: typing.Any) -> str:
     """Like call(), but returns the output on stdout."""
     return call(*command, stdout=subprocess.PIPE, text=True, **keywords).stdout.strip()
 
@@ -81,7 +81,8 @@ def patch(path: typing.Union[str, pathlib.Path], folder: pathlib.Path, *options:
     return ""
 
 
-def progress(label, command, log, pattern=ktap.TESTS, unit="tests", **keywords):
+def progress(label: str, command: typing.Iterable[object], log: pathlib.Path, pattern: str = ktap.TESTS,
+             unit: str = "tests", **keywords: typing.Any) -> int:
     """Runs a command with its output in @log; returns the exit code. Meanwhile a terminal shows a progress line: how
     many lines of @log match @pattern, and the time."""
     start = time.monotonic()
@@ -103,7 +104,7 @@ def progress(label, command, log, pattern=ktap.TESTS, unit="tests", **keywords):
     return code
 
 
-def read(path):
+def read(path: pathlib.Path) -> str:
     """The text of a log, or "" if there is none. A lone CR in a test's message does not end a line."""
     try:
         return path.read_bytes().decode(errors="replace").replace("\r\n", "\n")
@@ -111,11 +112,11 @@ def read(path):
         return ""
 
 
-def last_line(log):
+def last_line(log: pathlib.Path) -> str:
     return (read(log).strip().splitlines() or [f"{log} is empty"])[-1]
 
 
-def lock(lock=None, owner=None):
+def lock(lock: typing.Optional[int] = None, owner: typing.Optional[str] = None) -> None:
     """Locks the build folder until this process and all its children have exited. A shell passes its own descriptor
     as @lock, and its process ID as @owner."""
     path = BUILD / ".lock"
@@ -128,7 +129,7 @@ def lock(lock=None, owner=None):
         die(f"cannot write to {BUILD}")
     for wait in range(600):
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # type: ignore[arg-type]
             break
         except BlockingIOError:
             other = path.read_text().strip()
@@ -145,11 +146,11 @@ def lock(lock=None, owner=None):
         path.write_text(f"{owner or os.getpid()}\n")
     except OSError as error:
         die(f"cannot write to {BUILD}: {error.strerror}")
-    held.append(lock)
+    held.append(lock)  # type: ignore[arg-type]
 
 
 @contextlib.contextmanager
-def making(folder):
+def making(folder: pathlib.Path) -> typing.Iterator[None]:
     """Allows one make at a time in a folder. make compares only timestamps, so it would take a file that a killed make
     left half-written for finished. Therefore the folder is emptied if the last make did not end normally."""
     marker = folder / ".making"
@@ -172,19 +173,19 @@ def making(folder):
             file.truncate(0)
 
 
-def ksrc_folder():
+def ksrc_folder() -> typing.Optional[pathlib.Path]:
     """The folder with the copy of the tree $KSRC; None if KSRC is not set."""
     ksrc = os.environ.get("KSRC")
     return BUILD / f"ksrc-{zlib.crc32(bytes(pathlib.Path(ksrc).resolve()))}" if ksrc else None
 
 
-def built(base):
+def built(base: Base) -> bool:
     """Whether a patched kernel has been built, of any version."""
     folder = ksrc_folder()
     return any(BUILD.glob(f"{folder.name if folder else f'linux-{base.name}.*'}/patched/{OBJ}/{IMAGE}"))
 
 
-def copy_ksrc(one, folder):
+def copy_ksrc(one: Base, folder: pathlib.Path) -> "Work":
     """Updates the copy of the user's tree, which stays unchanged, and returns its Work."""
     ksrc = os.environ["KSRC"]
     version = kernel_version(pathlib.Path(ksrc))
@@ -209,7 +210,7 @@ def copy_ksrc(one, folder):
     return Work(one, stock)
 
 
-def fetch(base):
+def fetch(base: Base) -> "Work":
     """The Work for a copy of the tree $KSRC, for $VERSION, or for the newest version."""
     if folder := ksrc_folder():
         return copy_ksrc(base, folder)
@@ -217,7 +218,7 @@ def fetch(base):
     return Work(base, pathlib.Path(say(SCRIPTS / "fetch", base.name, *([version] if version else []))))
 
 
-def build_selftests(stock, folder, source=TOP / "selftests"):
+def build_selftests(stock: pathlib.Path, folder: pathlib.Path, source: pathlib.Path = TOP / "selftests") -> None:
     """Builds the selftests for a kernel in FOLDER/selftests, or FOLDER/selftests-ARCH for another architecture."""
     log, out = folder / f"selftests{ARCH.suffix}.log", folder / f"selftests{ARCH.suffix}"
     ARCH.prepare()
@@ -234,20 +235,20 @@ def build_selftests(stock, folder, source=TOP / "selftests"):
 class Work:
     """The folder of one kernel in the build folder."""
 
-    def __init__(self, base, stock):
+    def __init__(self, base: Base, stock: pathlib.Path) -> None:
         self.base, self.stock, self.folder = base, stock, stock.parent
         self.patched = self.folder / "patched"
 
-    def __str__(self):
+    def __str__(self) -> str:
         return self.folder.name
 
-    def image(self, kernel, obj=OBJ):
+    def image(self, kernel: str, obj: str = OBJ) -> pathlib.Path:
         return self.folder / kernel / obj / IMAGE
 
-    def program(self, name="perf_bpf_filter"):
+    def program(self, name: str = "perf_bpf_filter") -> pathlib.Path:
         return self.folder / f"selftests{ARCH.suffix}" / name
 
-    def need(self, *kernels):
+    def need(self, *kernels: str) -> None:
         """Requires these kernels. Builds the stock one, which verify does not build where Debian ships it."""
         self.base.subject()  # hash the series now: it may be edited while the measurement runs
         for kernel in sorted(kernels):
@@ -259,14 +260,15 @@ class Work:
                 die(f"nothing built in {self.folder / kernel}; run make verify BASE={self.base.name} first")
             self.build(kernel)
 
-    def is_applied(self):
+    def is_applied(self) -> bool:
         """Whether the patched tree has exactly this series: apply records the digest of the series there."""
         return read(self.patched / ".series-applied").strip() == self.base.digest()
 
-    def build_selftests(self):
+    def build_selftests(self) -> None:
         build_selftests(self.stock, self.folder)
 
-    def apply(self, kernel, patches=None, log=None, what=None):
+    def apply(self, kernel: str, patches: typing.Optional[typing.Collection[pathlib.Path]] = None,
+              log: typing.Optional[pathlib.Path] = None, what: typing.Optional[str] = None) -> None:
         """Creates the tree @kernel: stock with the series, or with these patches. With a log, the error message is its
         last line, after @what."""
         with tempfile.TemporaryDirectory() as name:
@@ -277,13 +279,13 @@ class Work:
                 (folder / "series").write_text("\n".join(comments + [path.name for path in patches]) + "\n")
                 for path in patches:
                     (folder / path.name).symlink_to(path)
-            with open(log, "wb") if log else contextlib.nullcontext() as output:
+            with open(log, "wb") if log else contextlib.nullcontext() as output:  # type: ignore[attr-defined]
                 done = subprocess.run([SCRIPTS / "apply", folder, self.stock, self.folder / kernel],
                                       stderr=output, pass_fds=held)
         if done.returncode:
             die(f"{what}: {last_line(log)}") if log else sys.exit(done.returncode)
 
-    def seed(self, kernel, obj):
+    def seed(self, kernel: str, obj: str) -> None:
         """Copies the objects of the tree that a new tree was made from, so that make compiles only what differs. make
         compares timestamps, so each file with different content gets a new one."""
         target = self.folder / kernel
@@ -310,7 +312,8 @@ class Work:
                 os.rename(f"{ours}.part", ours)
         part.rename(target / obj)
 
-    def build(self, kernel, *targets, obj=OBJ, fragment=None, log=None, what=None):
+    def build(self, kernel: str, *targets: str, obj: str = OBJ, fragment: typing.Optional[str] = None,
+              log: typing.Optional[pathlib.Path] = None, what: typing.Optional[str] = None) -> pathlib.Path:
         """Builds, and returns the image. With a log, the output goes there."""
         self.seed(kernel, obj)
         environment = os.environ | {"OBJ": obj}
@@ -318,20 +321,20 @@ class Work:
             path = self.folder / f"{kernel}-{obj}.fragment"
             path.write_text(fragment)
             environment["FRAGMENT"] = str(path)
-        with open(log, "wb") if log else contextlib.nullcontext() as output:
+        with open(log, "wb") if log else contextlib.nullcontext() as output:  # type: ignore[attr-defined]
             done = subprocess.run([SCRIPTS / "build", self.folder / kernel, *targets], env=environment,
                                   stdout=subprocess.DEVNULL, stderr=output, pass_fds=held)
         if done.returncode:
             die(f"{what}: does not build; the log is {log}") if log else sys.exit(done.returncode)
         return self.image(kernel, obj)
 
-    def shipped(self, whole=True):
+    def shipped(self, whole: bool = True) -> typing.Optional[str]:
         """The name, as printed by uname -r, of Debian's kernel of exactly this source; None if apt has none for this
         machine's release. With @whole, the machine's own compiler must be able to build the PMU for guests for it,
         which the whole suite requires."""
         if os.environ.get("KSRC") or (whole and ARCH.suffix):
             return None
-        other = BUILD / "apt" / ARCH.name / "apt.conf"  # scripts/sysroot writes it
+        other: typing.Any = BUILD / "apt" / ARCH.name / "apt.conf"  # scripts/sysroot writes it
         try:
             known = subprocess.run(["apt-cache", *(["-c", other] if ARCH.suffix else []), "dumpavail"],
                                    capture_output=True, text=True, check=True).stdout
@@ -341,7 +344,8 @@ class Work:
         found = re.search(rf"^Package: linux-image-({name}-{ARCH.debian})\n(?:.+\n)*?Version: {version}\n", known, re.M)
         return found[1] if found else None
 
-    def boot(self, image, command, out, label, *options, pattern=ktap.TESTS, unit="tests"):
+    def boot(self, image: typing.Union[str, pathlib.Path], command: typing.Iterable[object], out: pathlib.Path,
+             label: str, *options: object, pattern: str = ktap.TESTS, unit: str = "tests") -> "Ran":
         """Boots an image, or Debian's kernel with that name, and runs a command in it. The caller judges the result."""
         out.mkdir(parents=True, exist_ok=True)
         (out / "boot.json").unlink(missing_ok=True)
@@ -356,7 +360,7 @@ class Work:
 class Ran:
     """The results of a boot."""
 
-    def __init__(self, out, log, code):
+    def __init__(self, out: pathlib.Path, log: pathlib.Path, code: int) -> None:
         self.out, self.log, self.code = out, log, code
         try:
             result = json.loads((out / "boot.json").read_text())
@@ -370,15 +374,15 @@ class Ran:
         self.output, self.console = read(out / "output.log"), read(out / "console.log")
         self.results = ktap.Said.of(self.output)
 
-    def said(self):
+    def said(self) -> typing.List[str]:
         """The messages of scripts/boot itself."""
         return [line for line in read(self.log).splitlines() if line.startswith("boot: ")]
 
-    def why(self):
+    def why(self) -> str:
         """Why a boot ended without the command's exit code."""
         return f"boot ended with {self.code}: {next(iter(self.said()), '')}".rstrip(": ")
 
-    def cut_short(self):
+    def cut_short(self) -> str:
         """Why a run of the suite is incomplete; "" if it has all its results, passed or failed."""
         if self.code > 1:
             return self.why()

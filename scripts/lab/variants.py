@@ -14,16 +14,18 @@ from lab import ktap, results, tree
 @dataclasses.dataclass
 class Variant:
     name: str
-    image: typing.Callable           # builds the kernel; returns its image, or None if it need not be booted
+    # builds the kernel; returns its image, or None if it need not be booted
+    image: typing.Callable[[], typing.Optional[pathlib.Path]]
     out: pathlib.Path                # the folder for the results of the boot
-    command: list
-    judge: typing.Callable           # takes a Ran or None, returns whether the test passed, and its text
-    options: list = dataclasses.field(default_factory=lambda: [*tree.PREEMPT, "--timeout", "600"])
+    command: typing.Iterable[object]
+    # takes a Ran or None, returns whether the test passed, and its text
+    judge: typing.Callable[[typing.Any], typing.Union[typing.Tuple[bool, str], typing.Tuple[bool, str, str]]]
+    options: typing.List[str] = dataclasses.field(default_factory=lambda: [*tree.PREEMPT, "--timeout", "600"])
     pattern: str = ktap.TESTS        # the lines that the progress line counts
     unit: str = "tests"
     replaced: bool = True            # the next variant's build overwrites the image
 
-    def make(self, folder):
+    def make(self, folder: pathlib.Path) -> typing.Optional[pathlib.Path]:
         """Builds and returns the image. If the next build would replace it, returns a copy in @folder, with the
         PMU module."""
         self.out.mkdir(parents=True, exist_ok=True)
@@ -40,7 +42,8 @@ class Variant:
         return copy
 
 
-def run(what, work, variants, command=None, counts=None):
+def run(what: str, work: tree.Work, variants: typing.Sequence[Variant], command: typing.Optional[str] = None,
+        counts: typing.Optional[str] = None) -> int:
     """Returns the exit code. If all tests pass, records the number of variants for make results, under @command."""
     work.base.subject()  # hash the series now: it may be edited while the boots run
     tap = ktap.Printer(what, len(variants))

@@ -6,6 +6,7 @@ import dataclasses
 import fnmatch
 import json
 import os
+import pathlib
 import re
 import sys
 import typing
@@ -41,9 +42,10 @@ class Expected:
     suite: typing.Optional[typing.Tuple[typing.Set[str], typing.Set[str]]] = None  # what stock and patched must run
 
 
-def read_run(text):
+def read_run(text: str) -> typing.Dict[str, typing.Any]:
     """The output of perf_bpf_probe --json and of the suite as a dictionary. "error" is None if it can be trusted."""
-    run = {"error": None, "tests": {}, "effects": {}, "stops": {}, "reasons": {}, "took": {}}
+    run: typing.Dict[str, typing.Any] = {
+        "error": None, "tests": {}, "effects": {}, "stops": {}, "reasons": {}, "took": {}}
     probe, _, tests = text.partition("TAP version ")
     try:
         printed = json.loads(probe)
@@ -63,9 +65,9 @@ def read_run(text):
     return run
 
 
-def read_guest(folder):
+def read_guest(folder: pathlib.Path) -> typing.Dict[str, typing.Any]:
     """The results of a boot: those of read_run(), and the contents of boot.json."""
-    guest = {"logs": str(folder)}
+    guest: typing.Dict[str, typing.Any] = {"logs": str(folder)}
     try:
         guest.update({"exit": None, **json.loads((folder / "boot.json").read_text())})
         guest["outcome"] = str(guest["outcome"])
@@ -82,7 +84,7 @@ def read_guest(folder):
     return guest
 
 
-def read_oops(folder):
+def read_oops(folder: pathlib.Path) -> typing.Tuple[typing.Dict[str, str], typing.Optional[str]]:
     """The results of a guest that ran oops.*: (test -> result, the error or None). The result of the test during which
     the kernel crashed is "dies"."""
     guest = read_guest(folder)
@@ -99,13 +101,15 @@ def read_oops(folder):
     return ran, None
 
 
-def judge_probe(kernel, guest, defects, reference=None):
+def judge_probe(kernel: str, guest: typing.Dict[str, typing.Any], defects: typing.Container[str],
+                reference: typing.Optional[typing.Dict[str, typing.Any]] = None
+                ) -> typing.List[typing.Tuple[str, typing.Optional[str], str]]:
     """Complaints about the rows of the probe. Each row must agree with its test: it must be "unavailable" if and only
     if the guest skips the test. If the test was not run, the row must be "unavailable" if it is in @reference, the
     results of the stock kernel."""
     if guest["error"]:
         return []
-    complaints = []
+    complaints: typing.List[typing.Tuple[str, typing.Optional[str], str]] = []
     for part, rows in ROWS.items():
         complaints += [(kernel, None, f"the probe prints an unknown row '{row}' in {part}")
                        for row in guest[part] if row not in rows]
@@ -123,7 +127,8 @@ def judge_probe(kernel, guest, defects, reference=None):
     return complaints
 
 
-def judge_skips(stock, patched, expected):
+def judge_skips(stock: typing.Dict[str, typing.Any], patched: typing.Dict[str, typing.Any], expected: Expected
+                ) -> typing.List[typing.Tuple[str, typing.Optional[str], str]]:
     """Complaints about tests that the patched kernel skips, or that it runs although they are listed as skipped."""
     complaints, skips = [], expected.skips
     for test, result in patched["tests"].items():
@@ -143,7 +148,8 @@ def judge_skips(stock, patched, expected):
     return [("patched", test, what) for test, what in complaints]
 
 
-def judge_oops(expected, guests):
+def judge_oops(expected: Expected, guests: typing.Sequence[typing.Tuple[typing.Dict[str, str], typing.Optional[str]]]
+               ) -> typing.Tuple[typing.List[typing.Tuple[str, typing.Optional[str], str]], typing.Dict[str, str]]:
     """(complaints, results of the tests that ran). @guests: the results of read_oops() for the stock kernel's guests.
     If a single guest ran all of these tests, it suffices that one test crashed it: the tests after that have no result,
     and those before it may be races that the kernel happened to win."""
@@ -161,10 +167,11 @@ def judge_oops(expected, guests):
     return [("stock", test, what) for test, what in complaints], ran
 
 
-def judge(stock, patched, expected):
+def judge(stock: typing.Dict[str, typing.Any], patched: typing.Dict[str, typing.Any], expected: Expected
+          ) -> typing.List[typing.Tuple[str, typing.Optional[str], str]]:
     """A list of (kernel, test, complaint), one for each difference from the expected results."""
-    complaints = [(name, None, guest["error"])
-                  for name, guest in (("stock", stock), ("patched", patched)) if guest["error"]]
+    complaints: typing.List[typing.Tuple[str, typing.Optional[str], str]] = [
+        (name, None, guest["error"]) for name, guest in (("stock", stock), ("patched", patched)) if guest["error"]]
     complaints += judge_probe("stock", stock, expected.fails if expected.defects is None else expected.defects)
     left = expected.left or set()
     complaints += judge_probe("patched", patched, left, stock)
@@ -199,7 +206,7 @@ def judge(stock, patched, expected):
     return complaints
 
 
-def killers(names, ran):
+def killers(names: typing.Collection[str], ran: typing.Any) -> typing.Tuple[typing.List[str], typing.List[str]]:
     """Judges a mutant that the tests @names, names or globs, must notice: (tests that do, reasons why it survives).
     @ran: a tree.Ran.
 
@@ -226,7 +233,7 @@ def killers(names, ran):
     return notice + crash[:1], survives
 
 
-def differs(expected, ran):
+def differs(expected: typing.Mapping[str, str], ran: typing.Any) -> typing.Optional[str]:
     """The first difference between a run and @expected, name -> result, as text; None if there is none. A run may
     stop at its first failure; the tests that are missing then are not reported. @ran: a tree.Ran."""
     results = dict(ktap.results(ran.output.split("\n")))
@@ -243,11 +250,12 @@ def differs(expected, ran):
     return f"the suite ended before {missing[0]}" if missing else None
 
 
-def count(guest, result):
+def count(guest: typing.Dict[str, typing.Any], result: str) -> int:
     return sum(1 for r in guest["tests"].values() if r == result)
 
 
-def table(stock, patched, fails, died=()):
+def table(stock: typing.Dict[str, typing.Any], patched: typing.Dict[str, typing.Any], fails: typing.Set[str],
+          died: typing.Collection[str] = ()) -> typing.List[typing.Optional[typing.List[str]]]:
     """The rows of the table: lists of three cells, or None for a line. @died: the tests that crashed stock."""
     releases = [guest.get("kernel") or "?" for guest in (stock, patched)]
     rows = [["side effect of a rejected hit", f"{releases[0]} stock", f"{releases[1]} + series"], None]
@@ -270,7 +278,7 @@ def table(stock, patched, fails, died=()):
     return rows
 
 
-def colour(cell, width):
+def colour(cell: str, width: int) -> str:
     """Pads a cell and, on a terminal, colours results: good, bad and unknown."""
     code = 32 if cell in GOOD else 31 if cell in BAD else 33 if cell in ("unknown", "?") else None
     padded = cell.ljust(width)
@@ -278,7 +286,7 @@ def colour(cell, width):
     return padded if plain else f"\033[{code}m{padded}\033[0m"
 
 
-def print_table(rows):
+def print_table(rows: typing.Collection[typing.Optional[typing.List[str]]]) -> None:
     widths = [max(len(row[i]) for row in rows if row) for i in range(3)]
     for row in rows:
         cells = ["-" * w for w in widths] if row is None else [
@@ -286,9 +294,14 @@ def print_table(rows):
         print("  ".join(cells).rstrip())
 
 
-def tap(guests, complaints, died=()):
+def tap(guests: typing.Mapping[str, typing.Dict[str, typing.Any]],
+        complaints: typing.Iterable[typing.Tuple[str, typing.Optional[str], str]],
+        died: typing.Iterable[str] = ()) -> str:
     """The TAP: one line for each test in each of @guests (name -> guest), "ok" if it has the expected result."""
     # A "#" in a test's message would begin a directive: "not ok ... # TODO" does not count as a failure.
+    lines: typing.List[str]
+    wrong: typing.Dict[typing.Tuple[str, typing.Optional[str]], str]
+    what: typing.Optional[str]
     lines, wrong = [], {}
     for kernel, test, what in complaints:
         wrong[kernel, test] = "; ".join(filter(None, [wrong.get((kernel, test)), what.replace("#", "no.")]))
