@@ -76,7 +76,7 @@ struct Section {
 	std::vector<Relocation> relocations;
 
 	bool code() const { return flags & SHF_EXECINSTR; }
-	// Where the linker merges what is equal: nothing has a place of its own.
+	// The linker merges equal entries here, so nothing has a fixed place.
 	bool merged() const { return flags & SHF_MERGE; }
 };
 

@@ -181,7 +181,7 @@ struct Attached {
 		}
 		reject.drain();
 		accept.drain();
-		// With descriptors of its own it would keep what another thread closes.
+		// With separate descriptors it would keep open what another thread closes.
 		pid_t child =
 			must(syscall(SYS_clone, CLONE_FILES | SIGCHLD, 0, 0, 0, 0), "a child");
 		if (!child) {

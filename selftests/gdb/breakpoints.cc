@@ -123,7 +123,7 @@ static bool holds_socket(pid_t pid, ino_t inode)
 /*
  * Whether gdbserver traces @pid, and @pid runs code of this machine's 64-bit architecture.
  * gdbserver may be on another machine or in another container, where @pid is another process than
- * here, and may have 32-bit processes beside others.
+ * here, and may have both 32-bit and 64-bit processes.
  */
 std::string Breakpoints::why_not_here(pid_t pid) const
 {
