@@ -54,9 +54,9 @@ def later(message: object) -> typing.NoReturn:
 
 
 # These paths are used on make's command line and in shell scripts for guests.
-if re.search(r"""[$`"'\\;&|<>()\x00-\x1f\x7f]""", f"{TOP}{BUILD}"):
-    die(f"{TOP} or {BUILD}: a path with quotes, backslashes, parentheses or any of $ ` ; & | < > cannot be passed "
-        "to make; move it, or set BUILD=/path")
+if re.search(r"""[\s:$`"'\\;&|<>()\x00-\x1f\x7f]""", f"{TOP}{BUILD}"):
+    die(f"{TOP} or {BUILD}: a path with spaces, colons, quotes, backslashes, parentheses or any of $ ` ; & | < > "
+        "cannot be passed to make; move it, or set BUILD=/path")
 
 
 class Version(argparse.Action):

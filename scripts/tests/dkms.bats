@@ -181,9 +181,9 @@ stub_says() {
 	done
 	for bad in '$(touch ran)' '`touch ran`' "a';touch ran;'" 'a&b' 'a\b' 'a"b' $'a\nb'; do
 		BUILD=$T/$bad run "$SCRIPTS/image" 6.1.0-56-amd64
-		one_line "image: * or $T/*: a path with quotes, *"
+		one_line "image: * or $T/*: a path with spaces, *"
 		BUILD=$T/$bad run "$SCRIPTS/try" 6.1
-		one_line "try: * or $T/*: a path with quotes, *"
+		one_line "try: * or $T/*: a path with spaces, *"
 		[ -z "$(find "$T" -mindepth 1 ! -path "$T/ran" ! -path "$T/bin")" ]
 	done
 	[ -z "$(ls "$T/ran")" ]

@@ -235,8 +235,8 @@ found() {
 @test "make selftests: stops if the source cannot be fetched" {
 	cd "$SCRIPTS/.."
 	command_is dpkg-query 'echo installed'
-	run make -s selftests BASE=9.9
-	[[ ${lines[0]} == "fetch: no such base: 9.9 "* && ${lines[1]} == "make: *** "* ]]
+	run make -s --no-print-directory selftests BASE=9.9
+	[[ ${lines[0]} == "fetch: no such base: 9.9 "* && ${lines[1]} == make*": *** "* ]]
 	[ "${#lines[@]}" -eq 2 ]
 }
 
