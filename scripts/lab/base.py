@@ -74,7 +74,7 @@ def kept(name: str) -> str:
 subjects: typing.Dict[typing.Tuple[str, str], str] = {}  # cache of subject(), by base and architecture
 
 
-def find(name: typing.Optional[str] = None) -> "Base":
+def find(name: typing.Optional[str] = None, x86_only: bool = False) -> "Base":
     """The base that a command is for. Checks the environment as well, before hours of builds."""
     part()
     name = name or "6.1"
@@ -82,9 +82,8 @@ def find(name: typing.Optional[str] = None) -> "Base":
         die(f"no such base: {name} (available: {' '.join(names())})")
     if not ARCH.known:
         die(f"no such architecture: {ARCH.name} (available: {' '.join(architectures())})")
-    verb = pathlib.Path(sys.argv[0]).name
-    if ARCH.suffix and verb in ("kabi", "faults", "peers", "labs"):
-        die(f"ARCH={ARCH.name}: {verb} supports only x86; leave out ARCH")
+    if x86_only and ARCH.suffix:
+        die(f"ARCH={ARCH.name}: this command supports only x86; leave out ARCH")
     accel = os.environ.get("ACCEL")
     if accel and accel not in ("auto", "kvm", "tcg", "icount"):
         die(f"ACCEL={accel}: no such accelerator (available: auto kvm tcg)")

@@ -43,7 +43,7 @@ print(" ".join(sorted(base.find("6.1").stock_fails())))' "$T/top/scripts"
 @test "arch: a command for x86 only refuses another architecture before it starts" {
 	for verb in kabi faults peers labs; do
 		ARCH=arm64 run "$SCRIPTS/$verb" 6.1
-		one_line "$verb: ARCH=arm64: $verb supports only x86; leave out ARCH"
+		one_line "$verb: ARCH=arm64: this command supports only x86; leave out ARCH"
 	done
 }
 

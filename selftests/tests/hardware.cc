@@ -654,7 +654,7 @@ TEST("hardware.counting", "C3", "the program of a PMU event without a sample per
 
 /* The kernel multiplexes the events on the counters. Programs with an even number reject. */
 TEST("hardware.multiplexed", "C1",
-     "with more events than counters, each program decides on the overflows of its own event")
+     "with more events than counters, each program filters only the overflows of its event")
 {
 	constexpr int EVENTS = 7, ENOUGH_TRIES = 10000;
 	Hits hits(contexts_to_try()[0]);

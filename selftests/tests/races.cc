@@ -649,5 +649,5 @@ static void check_cookies()
 /* Takes 19 s, and loads six programs, which takes more than 1 s each with KCSAN. */
 static const bool added_cookie = add_test(
 	{ "races.cookie", "C7",
-	  "a program sees only the cookie of its own attachment while programs replace each other",
+	  "while programs replace each other, a program sees only the cookie it was attached with",
 	  check_cookies, 120 });
