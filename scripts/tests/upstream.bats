@@ -35,7 +35,7 @@ refuses() {
 	real_sets
 	sed -i /^0301/d "$sets/perf-urgent"
 	refuses "0301-perf-fix-stopped-breakpoints-and-tracepoints-that-never-count-again.patch is in no set of upstream/; *"
-	echo 0301-perf-fix-stopped-breakpoints-and-tracepoints-that-never-count-again.patch | tee -a "$sets/bpf" >>"$sets/x86-mm"
+	echo 0301-perf-fix-stopped-breakpoints-and-tracepoints-that-never-count-again.patch | tee -a "$sets/bpf" >>"$sets/mm"
 	refuses "0301-perf-fix-stopped-breakpoints-and-tracepoints-that-never-count-again.patch is in more than one set of upstream/"
 	echo 0099-none.patch >>"$sets/bpf"
 	refuses "upstream/bpf names 0099-none.patch, which does not exist"
@@ -43,7 +43,7 @@ refuses() {
 
 @test "upstream: a test in no set is an error" {
 	real_sets
-	sed -i /^selftests/d "$sets/x86-mm"
+	sed -i /^selftests/d "$sets/mm"
 	refuses "selftests-x86.patch is in no set of upstream/; *"
 }
 
