@@ -149,6 +149,11 @@ class Series:
         match = re.search(r"^# UNTIL (\d{4}-\d{2})$", self.text, re.M)
         return match[1] if match else None
 
+    def since(self) -> typing.Optional[str]:
+        """The first point release that the series applies to, "# SINCE 6.12.115"; None if it applies to all."""
+        match = re.search(r"^# SINCE (\d+\.\d+\.\d+)$", self.text, re.M)
+        return match[1] if match else None
+
     def is_for(self, version: str) -> bool:
         return version.rpartition(".")[0] in [kernel for kernel, *_ in self.kernels()]
 
