@@ -208,7 +208,7 @@ class Base(Series):
         """The list of the tests that fail with the live patch; the file may not exist."""
         return TOP / f"patches/expect/live/linux-{self.name}.fails"
 
-    def skips(self, version: str) -> typing.Optional[pathlib.Path]:
+    def skips(self, version: typing.Optional[str]) -> typing.Optional[pathlib.Path]:
         """The list of the tests that the patched kernel skips; None if there is none for @version."""
         path = self.of_arch("skips")
         return path if path.is_file() and f"{version}.".startswith(f"{self.name}.") else None
@@ -370,7 +370,7 @@ class Mutant:
         self.config, _, self.splat = found.get("Splat", "").partition(": ")
         self.config = found.get("Config", self.config)
         self.of_selftests = bool(re.search(r"^\+\+\+ b/selftests/", text, re.M))
-        self.costs, self.without, self.arch = found.get("Costs"), found.get("Without"), found.get("Arch", "x86")
+        self.costs, self.without, self.arch = found.get("Costs", ""), found.get("Without"), found.get("Arch", "x86")
         if not (self.fails or self.runs or self.costs):
             die(f"{path}: no 'Fails:', 'Runs:' or 'Costs:' line")
 

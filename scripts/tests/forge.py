@@ -90,18 +90,18 @@ def damage(rng: random.Random, text: bytes) -> bytes:
 
 
 def verdict(folder: pathlib.Path, stock: typing.Tuple[bytes, int], patched: typing.Tuple[bytes, int]
-            ) -> typing.Tuple[typing.List[typing.Tuple], typing.List[typing.Dict[str, str]]]:
+            ) -> typing.Tuple[typing.Sequence[typing.Tuple], typing.List[typing.Dict[str, str]]]:
     """Judges outputs and exit codes; returns the complaints, and the results of both kernels."""
-    guests = []
+    guests: typing.List[typing.Dict[str, typing.Any]] = []
     for name, (text, code) in (("stock", stock), ("patched", patched)):
         (folder / name).mkdir(exist_ok=True)
         (folder / name / "output.log").write_bytes(text)
         (folder / name / "boot.json").write_text(json.dumps(
             {"outcome": "failed" if code else "passed", "exit": code}))
         guests.append(report.read_guest(folder / name))
-    complaints = report.judge(*guests, report.Expected(EXPECTED))
+    complaints = report.judge(guests[0], guests[1], report.Expected(EXPECTED))
     # The table and the TAP must be printable, whatever the guests printed.
-    report.table(*guests, EXPECTED)
+    report.table(guests[0], guests[1], EXPECTED)
     tap = report.tap(dict(zip(("stock", "patched"), guests)), complaints)
     assert tap.isprintable() or tap.replace("\n", "").isprintable(), "control characters in the TAP"
     assert ("\nnot ok " in "\n" + tap) == bool(complaints), "the TAP does not say so"

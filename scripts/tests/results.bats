@@ -66,7 +66,7 @@ prepare() {
 	done
 }
 
-@test "lint: reports a banned word, a wide line, a wrong type, and a missing SPDX line" {
+@test "lint: reports a banned word, a wide line, a wrong type, a wrong call of the library, and a missing SPDX line" {
 	mkdir -p "$T/top"
 	cp -r "$SCRIPTS" "$SCRIPTS/../.editorconfig" "$SCRIPTS/../.clang-format" "$T/top"
 	cd "$T/top"
@@ -74,11 +74,12 @@ prepare() {
 	printf '# SPDX-License-Identifier: GPL-2.0\nwho%s comes\n' ever >word.md
 	printf '# SPDX-License-Identifier: GPL-2.0\n# %0121d\n' 0 >wide.py
 	printf '# SPDX-License-Identifier: GPL-2.0\ndef one() -> int:\n    return "one"\n' >type.py
+	printf '# SPDX-License-Identifier: GPL-2.0\nimport lab\nlab.columns(5)\n' >call.py
 	printf 'x = 1\n' >spdx.py
-	run scripts/lint good.py word.md wide.py type.py spdx.py
+	run scripts/lint good.py word.md wide.py type.py call.py spdx.py
 	[ "$status" -eq 1 ]
 	[[ $output == *"ok 1 lint: good.py"*"not ok 2 lint: word.md"*'word.md:2: "who'*'ever": '*"not ok 3 lint: wide.py"*"wide.py:2: 123 columns, at most 120"* ]]
-	[[ $output == *"not ok 4 lint: type.py"*"type.py:3: error: "*"not ok 5 lint: spdx.py"*"spdx.py: no SPDX line"* ]]
+	[[ $output == *"not ok 4 lint: type.py"*"type.py:3: error: "*"not ok 5 lint: call.py"*"call.py:3: error: Argument 1 to "*"not ok 6 lint: spdx.py"*"spdx.py: no SPDX line"* ]]
 }
 
 @test "readme-example: fails if no kernel is built" {

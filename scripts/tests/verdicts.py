@@ -24,10 +24,10 @@ def guest(tests: str, probe: typing.Iterable[str] = (), reasons: typing.Any = ()
     for part, rows in verdict.ROWS.items():
         run[part] = {row: {"title": row, "result": good} for row, (_, good, *_) in rows.items()}
     for row, _, word in (change.partition("=") for change in probe):
-        part = run["stops" if row in verdict.ROWS["stops"] else "effects"]
-        part[row] = {"title": row, "result": word}
+        its = run["stops" if row in verdict.ROWS["stops"] else "effects"]
+        its[row] = {"title": row, "result": word}
         if not word:
-            del part[row]
+            del its[row]
     return run
 
 
@@ -113,7 +113,7 @@ def suites(names: str, patterns: str, complaint: typing.Optional[str]) -> typing
     """Without patterns, the stock kernel does not run oops.*."""
     whole = [suite.chosen(names.split(), patterns.split() or default) for default in (["*"], ["*", "oops.*"])]
     run = [guest(tests) for tests in ("a=p b=p" if not patterns else "a=p b=p oops.fork=p", "a=p b=p oops.fork=p")]
-    got = verdict.judge(*run, verdict.Expected(set(), suite=whole))
+    got = verdict.judge(run[0], run[1], verdict.Expected(set(), suite=(whole[0], whole[1])))
     return got, [(kernel, None, complaint.format(len(its))) for kernel, its in zip(("stock", "patched"), whole)
                   if complaint]
 
