@@ -10,7 +10,7 @@ import re
 import sys
 import typing
 
-from lab import BUILD, TOP, die, replace
+from lab import BUILD, TOP, debian, die, replace
 from lab.arch import ARCH, names as architectures
 
 
@@ -71,13 +71,17 @@ def kept(name: str) -> str:
     return f"{part() or 'results'}-{name}"
 
 
-subjects: typing.Dict[typing.Tuple[str, str], str] = {}  # cache of subject(), by base and architecture
+subjects: typing.Dict[typing.Tuple[str, str], str] = {}  # cache of subject(), by title and architecture
 
 
-def find(name: typing.Optional[str] = None, x86_only: bool = False) -> "Base":
-    """The base that a command is for. Checks the environment as well, before hours of builds."""
+def find(name: typing.Optional[str] = None, x86_only: bool = False, live: bool = False) -> "Base":
+    """The base that a command is for. Checks the environment as well, before hours of builds. With @live, the command
+    supports the live patch, too: its subject is named by a kernel of Debian (6.1.0-56-amd64)."""
     part()
     name = name or "6.1"
+    if live and "-" in name:
+        find(debian.line_of(name), x86_only=True)
+        return Live(name)
     if name not in names():
         die(f"no such base: {name} (available: {' '.join(names())})")
     if not ARCH.known:
@@ -184,7 +188,7 @@ class Series:
 
 class Base(Series):
     def __init__(self, name: str) -> None:
-        self.name = name
+        self.name = self.title = name  # the title is the subject's name in results
         super().__init__(TOP / "patches" / f"linux-{name}")
         self.expect, self.broken = (TOP / "patches" / room / self.folder.name for room in ("expect", "mutants"))
 
@@ -206,7 +210,7 @@ class Base(Series):
 
     def live_fails(self) -> pathlib.Path:
         """The list of the tests that fail with the live patch; the file may not exist."""
-        return TOP / f"patches/expect/live/linux-{self.name}.fails"
+        return self.expect.with_name("live") / f"{self.expect.name}.fails"
 
     def skips(self, version: typing.Optional[str]) -> typing.Optional[pathlib.Path]:
         """The list of the tests that the patched kernel skips; None if there is none for @version."""
@@ -237,11 +241,11 @@ class Base(Series):
 
     def mutant(self, name: str) -> "Mutant":  # type: ignore[return]
         """A mutant by name. It may be in another base's folder, as the series share most of their lines."""
-        for folder in (self.broken, *(Base(other).broken for other in names())):
-            path = folder / f"{name}.patch"
+        for one in (self.name, *names()):
+            path = self.broken.with_name(f"linux-{one}") / f"{name}.patch"
             if path.is_file():
                 return Mutant(path)
-        die(f"no such mutant: {name} (see {TOP}/patches/mutants)")
+        die(f"no such mutant: {name} (see {self.broken.parent})")
 
     def equivalent(self) -> typing.Dict[str, str]:
         """Changes to the series that no test can notice. For a generated mutant the key is the mutant, and the value is
@@ -263,9 +267,9 @@ class Base(Series):
         """A hash of everything that a verdict depends on: the code of the tests, the configuration, what the patches
         change outside of Documentation/, and the lists of expected results, including those for @arch. The result is
         cached for the lifetime of the process, so that it describes the files that the process measures."""
-        if (self.name, arch) not in subjects:
-            subjects[self.name, arch] = self.subject_of_now(arch)
-        return subjects[self.name, arch]
+        if (self.title, arch) not in subjects:
+            subjects[self.title, arch] = self.subject_of_now(arch)
+        return subjects[self.title, arch]
 
     def subject_of_now(self, arch: str) -> str:
         changes = [(self.folder / patch).read_text(errors="replace").split("\n---\n", 1)[-1]
@@ -277,11 +281,18 @@ class Base(Series):
                       "".join(changes) + suite_code())
 
 
-def live_subject(name: str) -> str:
-    """Like Base.subject(), for a verdict about the live patch."""
-    one = find(name)
-    lists = [one.live_fails()] if one.live_fails().is_file() else []
-    return digest([*lists, *sorted((TOP / "patches/livepatch").glob(f"linux-{name}.*"))])[:8] + one.subject()[:8]
+class Live(Base):
+    """A kernel of Debian with the live patch of its base."""
+
+    def __init__(self, kernel: str) -> None:
+        super().__init__(debian.line_of(kernel))
+        self.title = kernel
+        self.broken = self.broken.parent / "live" / self.broken.name
+
+    def subject_of_now(self, arch: str) -> str:
+        lists = [self.live_fails()] if self.live_fails().is_file() else []
+        return digest([*lists, *sorted((TOP / "patches/livepatch").glob(f"linux-{self.name}.*"))])[:8] + \
+            super().subject_of_now(arch)[:8]
 
 
 def read_fails(path: pathlib.Path, preempt: typing.Optional[str] = "full", release: typing.Optional[str] = None,
@@ -357,21 +368,30 @@ class Mutant:
     Costs: WAY                this way to hit must cost more than the file "instructions" says
     Without: PATTERN          the matching lines of Kconfig.fragment are left out
     Arch: ARCH                the mutant is for that architecture; x86 by default
+
+    and for mutants of the live patch:
+
+    Dies: NAME...             tests during which the kernel must crash
+    Stops: WORDS              the build must stop, and say this
+    Hits: WORDS               what livepatch/hits.cc must print while the live patch is loaded and unloaded
+    Sed: EXPRESSION           changes the finished module
     """
 
     def __init__(self, path: pathlib.Path) -> None:
         self.path, self.name = path, path.stem
         text = path.read_text(errors="replace")
         found = {key: " ".join(value.split()) for key, value in
-                 re.findall(r"^(Fails|Config|Splat|Runs|Costs|Without|Arch): ((?:.+\n)+?)(?=\n|[A-Z]\w+: )",
-                            text, re.M)}
+                 re.findall(r"^(Fails|Config|Splat|Runs|Costs|Without|Arch|Dies|Stops|Hits|Sed): "
+                            r"((?:.+\n)+?)(?=\n|[A-Z]\w+: |\Z)", text, re.M)}
         self.fails = found.get("Fails", "").split()
         self.runs = found.get("Runs", "").split()
         self.config, _, self.splat = found.get("Splat", "").partition(": ")
         self.config = found.get("Config", self.config)
         self.of_selftests = bool(re.search(r"^\+\+\+ b/selftests/", text, re.M))
         self.costs, self.without, self.arch = found.get("Costs", ""), found.get("Without"), found.get("Arch", "x86")
-        if not (self.fails or self.runs or self.costs):
+        self.dies, self.sed = found.get("Dies", "").split(), found.get("Sed")
+        self.stops, self.hits = found.get("Stops", ""), found.get("Hits", "")
+        if not (self.fails or self.runs or self.costs or self.dies or self.stops or self.hits):
             die(f"{path}: no 'Fails:', 'Runs:' or 'Costs:' line")
 
     def kills(self, tests: typing.Collection[str]) -> typing.List[str]:

@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The sources of a base's live patch. The plan, patches/livepatch/linux-X.Y.plan, selects source files and patches of
-the series; linux-X.Y.patch is applied on top of these."""
+"""The sources of a base's live patch, and the kernel with the module that scripts/livepatch/build makes of them. The
+plan, patches/livepatch/linux-X.Y.plan, selects source files and patches of the series; linux-X.Y.patch is applied on
+top of these."""
 import os
 import pathlib
 import re
+import shlex
+import subprocess
 import typing
 
-from lab import TOP, base, die
+from lab import BUILD, SCRIPTS, TOP, base, die, tree
 
 FOLDER = TOP / "patches/livepatch"
+PROGRAMS = SCRIPTS / "livepatch"
+NAME = "perf_bpf_filter_livepatch"
 
 
 def bases() -> typing.List[str]:
@@ -49,3 +54,39 @@ class Plan:
     def files(self) -> typing.List[str]:
         """The files of the kernel tree that the series touches or that are compiled."""
         return sorted({*self.series.files(), *(path.removesuffix(".o") + ".c" for path in self.objects)})
+
+
+class Work(tree.Work):
+    """A kernel of Debian, its source, and the module that was built for it."""
+
+    def __init__(self, one: base.Live) -> None:
+        made = BUILD / "livepatch" / one.title
+        version = re.search(r"Debian (\S+) ", tree.read(made / "module/build.h"))
+        self.module = made / f"{NAME}.ko"
+        if not version or not self.module.is_file():
+            die(f"run make verify-live KERNEL={one.title} first, to build the module")
+        super().__init__(one, BUILD / f"linux-{version[1]}/stock")
+
+    def broken(self, mutant: base.Mutant, log: pathlib.Path) -> typing.Optional[pathlib.Path]:
+        """Builds the module with a mutant; returns its path, or None if the build stops."""
+        kernel = self.base.title
+        with open(log, "wb") as output:
+            code = subprocess.call([PROGRAMS / "build", kernel], stdout=output, stderr=output, pass_fds=tree.held,
+                                   env=os.environ | {"MUTANT": str(mutant.path), "LOCKED": str(BUILD)})
+        return None if code else BUILD / "livepatch" / f"{kernel}-mutant" / f"{NAME}.ko"
+
+    def need(self, *_: str) -> None:
+        """Both kernels are Debian's, and the constructor has looked for the module."""
+
+    def loaded(self, command: typing.Iterable[object], module: typing.Optional[pathlib.Path] = None
+               ) -> typing.List[object]:
+        """A command that loads the live patch, and then runs @command."""
+        return ["sh", "-c", f"{PROGRAMS}/cycle load {module or self.module} && {shlex.join(map(str, command))}"]
+
+    def cycles(self, count: int, module: pathlib.Path) -> typing.List[object]:
+        """The command that loads and unloads the module @count times while breakpoints are hit on every CPU."""
+        hits = module.with_name("hits")
+        if subprocess.call(["g++", "-std=gnu++20", "-O2", "-static", "-o", hits, PROGRAMS / "hits.cc", "-lbpf", "-lelf",
+                            "-lz"]):
+            die("scripts/livepatch/hits.cc does not compile")
+        return [hits, PROGRAMS / "cycles", count, module, hits]

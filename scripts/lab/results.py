@@ -38,10 +38,8 @@ def digest_of(name: str) -> str:
     """The digest of what a measurement today would be of; "" if the base no longer exists."""
     one, _, arch = name.partition(" ")
     if is_live(name):
-        one = ".".join(name.split(".")[:2])
-    if one not in base.names():
-        return ""
-    return base.live_subject(one) if is_live(name) else base.find(one).subject(arch)
+        return base.Live(one).subject(arch) if ".".join(one.split(".")[:2]) in base.names() else ""
+    return base.find(one).subject(arch)
 
 
 def is_current(name: str, entry: Entry) -> bool:

@@ -14,8 +14,8 @@ from lab import ktap, results, tree
 @dataclasses.dataclass
 class Variant:
     name: str
-    # builds the kernel; returns its image, or None if it need not be booted
-    image: typing.Callable[[], typing.Optional[pathlib.Path]]
+    # builds the kernel; returns its image, the name of one of Debian's, or None if it need not be booted
+    image: typing.Callable[[], typing.Union[pathlib.Path, str, None]]
     out: pathlib.Path                # the folder for the results of the boot
     command: typing.Iterable[object]
     # takes a Ran or None, returns whether the test passed, and its text
@@ -25,12 +25,12 @@ class Variant:
     unit: str = "tests"
     replaced: bool = True            # the next variant's build overwrites the image
 
-    def make(self, folder: pathlib.Path) -> typing.Optional[pathlib.Path]:
+    def make(self, folder: pathlib.Path) -> typing.Union[pathlib.Path, str, None]:
         """Builds and returns the image. If the next build would replace it, returns a copy in @folder, with the
         PMU module."""
         self.out.mkdir(parents=True, exist_ok=True)
         image = self.image()
-        if not image or not self.replaced:
+        if not image or isinstance(image, str) or not self.replaced:
             return image
         copy, module = folder / tree.IMAGE, "perf_bpf_pmu/perf_bpf_pmu.ko"
         shutil.rmtree(folder, ignore_errors=True)
@@ -60,5 +60,5 @@ def run(what: str, work: tree.Work, variants: typing.Sequence[Variant], command:
             tap.test(*variant.judge(ran))
     code = tap.end()
     if command and not code:
-        results.note(command, counts, work.base.name, len(variants))
+        results.note(command, counts, work.base.title, len(variants))
     return code

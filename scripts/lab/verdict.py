@@ -206,17 +206,19 @@ def judge(stock: typing.Dict[str, typing.Any], patched: typing.Dict[str, typing.
     return complaints
 
 
-def killers(names: typing.Collection[str], ran: typing.Any) -> typing.Tuple[typing.List[str], typing.List[str]]:
+def killers(names: typing.Collection[str], ran: typing.Any, dies: typing.Collection[str] = ()
+            ) -> typing.Tuple[typing.List[str], typing.List[str]]:
     """Judges a mutant that the tests @names, names or globs, must notice: (tests that do, reasons why it survives).
     @ran: a tree.Ran.
 
     Each named test must fail. Of the tests that match a glob, at least one must fail and none may pass; skipped tests
     do not count, because the machine may lack what they need. Only a failed expectation counts as a failure: any kernel
-    that is broken enough causes setup errors and tests without a verdict. A test of oops.* notices the mutant if the
-    kernel crashes during it; of several such tests one suffices, as the crash ends the guest."""
+    that is broken enough causes setup errors and tests without a verdict. A test of oops.* or @dies notices the mutant
+    if the kernel crashes during it; of several such tests one suffices, as the crash ends the guest."""
     expectations, notice, survives = set(EXPECTATION.findall(ran.output)), [], []
-    crash = [test for name in deadly(names) for test in fnmatch.filter([ran.crashed or ""], name)]
-    for name in [name for name in names if name not in deadly(names)]:
+    fatal = deadly(names) | set(dies)
+    crash = [test for name in fatal for test in fnmatch.filter([ran.crashed or ""], name)]
+    for name in [name for name in names if name not in fatal]:
         passed, failed, skipped = (fnmatch.filter(results, name) for results in ran.results)
         killed = [test for test in failed if test in expectations]
         notice += killed
@@ -227,9 +229,9 @@ def killers(names: typing.Collection[str], ran: typing.Any) -> typing.Tuple[typi
             why = f"failed by an error, not by an expectation: {error}" if error else \
                 "was skipped" if skipped else "did not run"
             survives.append(f"{name}, which {why}")
-    if deadly(names) and not crash:
+    if fatal and not crash:
         where = f", the kernel crashed in {ran.crashed}" if ran.crashed else ""
-        survives.append(" ".join(sorted(deadly(names))) + where)
+        survives.append(" ".join(sorted(fatal)) + where)
     return notice + crash[:1], survives
 
 

@@ -195,6 +195,42 @@ tap_is() {
 	[[ $output == *"mutants: tool: "*FAILED* ]]
 }
 
+@test "mutants: those of the live patch are killed by their tests, a crash, the build, or what hits says" {
+	prepare 'case $(cat "${verdict%/*}/command") in
+		*/tests/*) results -t.a ;; */passes/*) results +t.a ;; */turns/*hits) echo "2 hits are missing" >>"$output"; echo exit 1 >"$verdict" ;;
+		*/crash/* | */elsewhere/*) say "perf_bpf_filter: test t.a"; say "BUG: kernel NULL pointer dereference" ;; *) results -t.b ;; esac'
+	local live=$mutants/live/linux-6.1 made=$BUILD/livepatch/6.1.0-9-amd64
+	mkdir -p "$live" "$made/module"
+	echo '#define BUILD "Debian 6.1.9-1 of today"' >"$made/module/build.h"
+	touch "$made/perf_bpf_filter_livepatch.ko"
+	command_is g++ ''
+	# shellcheck disable=SC2016
+	printf '%s\n' '#!/bin/bash' 'mkdir -p "$BUILD/livepatch/$1-mutant" && cd "$_" && touch perf_bpf_filter_livepatch.ko' \
+		'! grep -q "^Stops: " "$MUTANT" || { echo "cut: an address is left" && exit 1; }' >"$T/top/scripts/livepatch/build"
+	# shellcheck disable=SC2016
+	printf '%s\n' '#!/bin/bash' 'kernel=$1 out=$2; shift 2; options=(); while [ "$1" != -- ]; do options+=("$1"); shift; done' \
+		'exec "${0%-image}" --accel tcg --out "$out" "${options[@]}" "$BUILD/$kernel" "$@"' >"$T/top/scripts/boot-image"
+	touch "$BUILD/6.1.0-9-amd64"
+	for mutant in "tests:Fails: t.a" "crash:Dies: t.a" "stops:Stops: an address is left" "turns:Hits: hits are missing"; do
+		printf '%s\n' "It is broken." "" "${mutant#*:}" >"$live/${mutant%%:*}.patch"
+	done
+	verb mutants 6.1.0-9-amd64
+	[ "$status" -eq 0 ]
+	tap_is 1..4 "ok 1 mutant crash: killed, the kernel crashed: t.a" "ok 2 mutant stops: killed, the build says 'an address is left'" \
+		"ok 3 mutant tests: killed by 1 tests: t.a" "ok 4 mutant turns: killed, hits says 'hits are missing'"
+	grep -q '"name": "6.1.0-9-amd64", "figure": 4' "$BUILD/runs/make-mutants-6.1.0-9-amd64.json"
+
+	# What kills one of them does not kill another.
+	for mutant in "passes:Fails: t.a" "elsewhere:Dies: t.b" "fails:Dies: t.b" "reason:Stops: another address" "says:Hits: hits are missing"; do
+		printf '%s\n' "It is broken." "" "${mutant#*:}" >"$live/${mutant%%:*}.patch"
+	done
+	verb mutants 6.1.0-9-amd64 passes elsewhere fails reason says
+	[ "$status" -eq 1 ]
+	tap_is 1..5 "not ok 1 mutant passes: survived t.a" "not ok 2 mutant elsewhere: survived t.b, the kernel crashed in t.a" \
+		"not ok 3 mutant fails: survived t.b" "not ok 4 mutant reason: survived, the build does not say 'another address'" \
+		"not ok 5 mutant says: survived, hits does not say 'hits are missing'"
+}
+
 @test "try: rebuilds what has changed, and runs the tests that match" {
 	prepare 'cat "${verdict%/*}/command" >>"$output"; grep -q line30_two $image && results +t.a'
 	verb try 6.1 't.*' other
