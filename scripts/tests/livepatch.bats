@@ -354,19 +354,21 @@ kallsyms() {
 	[ ! -e /var/tmp/none ]
 }
 
-@test "livepatch: soak, cost, mutants and try-deb reject bad arguments with one line" {
-	run "$SCRIPTS/mutants" 6.1.0-56-amd64
-	one_line "mutants: run make verify-live KERNEL=6.1.0-56-amd64 first*"
-	run "$SCRIPTS/mutants" 9.9.0-1-amd64
-	one_line "mutants: no such base: 9.9 *"
-	for verb in soak cost; do
-		run "$SCRIPTS/livepatch/$verb" 6.1.0-56-amd64
-		one_line "$verb: run scripts/livepatch/verify 6.1.0-56-amd64 first*"
-		run "$SCRIPTS/livepatch/$verb"
-		one_line "usage: $verb KERNEL*"
+@test "livepatch: soak, bench, mutants and try-deb reject bad arguments with one line" {
+	for verb in soak bench mutants; do
+		run "$SCRIPTS/$verb" 6.1.0-56-amd64
+		one_line "$verb: run make verify-live KERNEL=6.1.0-56-amd64 first*"
+		run "$SCRIPTS/$verb" 9.9.0-1-amd64
+		one_line "$verb: no such base: 9.9 *"
+		ARCH=arm64 run "$SCRIPTS/$verb" 6.1.0-56-amd64
+		one_line "$verb: ARCH=arm64: this command supports only x86; leave out ARCH"
 	done
-	run "$SCRIPTS/livepatch/soak" 6.1.0-56-amd64 many
-	one_line "usage: soak KERNEL [[]CYCLES]"
+	run "$SCRIPTS/soak" 6.1.0-56-amd64 many
+	one_line "soak: N must be a number of at least 1, not 'many'"
+	run "$SCRIPTS/bench" --check 6.1.0-56-amd64
+	one_line "bench: no such base: 6.1.0-56-amd64 *"
+	run "$SCRIPTS/mutants" 6.1.0-56-amd64 none
+	one_line "mutants: no such mutant: none (see */patches/mutants/live)"
 	run "$SCRIPTS/livepatch/try-deb" 6.1.0-56-amd64
 	one_line "usage: try-deb *OLD NEW (*NEW)"
 }
