@@ -24,6 +24,7 @@ help:
 	@echo '  make help-all      all other commands'
 	@echo
 	@echo '  BASE=6.1           the kernel line: $(BASES)'
+	@echo '                     for verify, mutants and soak also a kernel of Debian with the live patch'
 	@echo '  KSRC=/path         your kernel tree instead of the one that is fetched; only apply writes to it'
 	@echo '  ARCH=arm64         for the commands that boot kernels; the default is x86'
 
@@ -72,7 +73,7 @@ matrix:
 	@bases=$$(/usr/bin/python3 -B scripts/lab make at-hand) || exit; code=0; for base in $$bases; do \
 		scripts/verify --each-oops $$base || code=1; $(X86) scripts/kabi $$base || code=1; \
 		$(X86) scripts/bench --check $$base || code=1; done; \
-		$(X86) scripts/livepatch/verify || code=1; \
+		$(X86) scripts/verify live || code=1; \
 		scripts/matrix && exit $$code
 
 check:
@@ -135,7 +136,7 @@ livepatch-deb:
 	@scripts/livepatch/deb
 
 verify-live:
-	@scripts/livepatch/verify $(call arg,$(KERNEL))
+	@scripts/verify $(call arg,$(or $(KERNEL),live))
 
 results:
 	@scripts/results

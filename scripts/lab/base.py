@@ -76,9 +76,9 @@ subjects: typing.Dict[typing.Tuple[str, str], str] = {}  # cache of subject(), b
 
 def find(name: typing.Optional[str] = None, x86_only: bool = False, live: bool = False) -> "Base":
     """The base that a command is for. Checks the environment as well, before hours of builds. With @live, the command
-    supports the live patch, too: its subject is named by a kernel of Debian (6.1.0-56-amd64)."""
+    supports the live patch, too: its subject is named by a kernel of Debian (6.1.0-56-amd64; "live" is the newest)."""
     part()
-    name = name or "6.1"
+    name = debian.newest() if live and name == "live" else name or "6.1"
     if live and "-" in name:
         find(debian.line_of(name), x86_only=True)
         return Live(name)

@@ -15,6 +15,14 @@ def machine() -> str:
     return platform.freedesktop_os_release().get("VERSION_ID", "")
 
 
+def newest() -> str:
+    """The kernel that the archive's linux-image-amd64 depends on."""
+    done = subprocess.run(["apt-cache", "depends", "linux-image-amd64"], stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL, text=True, check=False)
+    found = re.search(r"^ *Depends: linux-image-(\S+)", done.stdout, re.M)
+    return found[1] if found else die("apt lists no kernel; name one, such as 6.1.0-56-amd64")
+
+
 def line_of(kernel: str) -> str:
     """6.1 for 6.1.0-56-amd64. Rejects anything else: the name becomes part of paths and command lines."""
     found = re.fullmatch(r"(\d+\.\d+)\.[0-9a-z.+~-]+", kernel, re.ASCII)

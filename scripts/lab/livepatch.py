@@ -7,13 +7,15 @@ import pathlib
 import re
 import shlex
 import subprocess
+import sys
 import typing
 
-from lab import BUILD, SCRIPTS, TOP, base, die, tree
+from lab import BUILD, SCRIPTS, TOP, base, die, printable, tree
 
 FOLDER = TOP / "patches/livepatch"
 PROGRAMS = SCRIPTS / "livepatch"
 NAME = "perf_bpf_filter_livepatch"
+PARTS = ("before", "loaded", "after")  # of a run of make verify-live
 
 
 def bases() -> typing.List[str]:
@@ -56,6 +58,13 @@ class Plan:
         return sorted({*self.series.files(), *(path.removesuffix(".o") + ".c" for path in self.objects)})
 
 
+def build(kernel: str, log: pathlib.Path, **keywords: typing.Any) -> int:
+    """Runs scripts/livepatch/build; returns its exit code. The caller has locked the build folder."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with open(log, "wb") as output:
+        return subprocess.call([PROGRAMS / "build", kernel], stdout=output, pass_fds=tree.held, **keywords)
+
+
 class Work(tree.Work):
     """A kernel of Debian, its source, and the module that was built for it."""
 
@@ -69,11 +78,9 @@ class Work(tree.Work):
 
     def broken(self, mutant: base.Mutant, log: pathlib.Path) -> typing.Optional[pathlib.Path]:
         """Builds the module with a mutant; returns its path, or None if the build stops."""
-        kernel = self.base.title
-        with open(log, "wb") as output:
-            code = subprocess.call([PROGRAMS / "build", kernel], stdout=output, stderr=output, pass_fds=tree.held,
-                                   env=os.environ | {"MUTANT": str(mutant.path), "LOCKED": str(BUILD)})
-        return None if code else BUILD / "livepatch" / f"{kernel}-mutant" / f"{NAME}.ko"
+        made = BUILD / "livepatch" / f"{self.base.title}-mutant" / f"{NAME}.ko"
+        return None if build(self.base.title, log, stderr=subprocess.STDOUT, env=os.environ | {
+            "MUTANT": str(mutant.path), "LOCKED": str(BUILD)}) else made
 
     def need(self, *_: str) -> None:
         """Both kernels are Debian's, and the constructor has looked for the module."""
@@ -90,3 +97,33 @@ class Work(tree.Work):
                             "-lz"]):
             die("scripts/livepatch/hits.cc does not compile")
         return [hits, PROGRAMS / "cycles", count, module, hits]
+
+    def compare(self, tests: typing.Sequence[str], loaded: typing.Sequence[str]) -> pathlib.Path:
+        """Boots the kernel, and runs the probe and @tests before the live patch is loaded and after it was unloaded,
+        and @loaded while it is loaded: tests that can crash a kernel with the bugs. Returns the folder of the results,
+        in which "== PART" precedes the output of each part."""
+        probe, suite = self.program("perf_bpf_probe"), self.program()
+        script = self.module.with_name("suite")
+        script.write_text(f"""part() {{
+	echo "== $1"
+	shift
+	{probe} --json
+	{suite} "$@"
+}}
+part before {shlex.join(tests)}
+{PROGRAMS}/cycle load {self.module} && part loaded {shlex.join(loaded)}
+{PROGRAMS}/cycle unload {NAME} && part after {shlex.join(tests)}
+echo '== end'
+""")
+        kernel = self.base.title
+        ran = self.boot(kernel, ["sh", script], self.folder / f"live-{kernel}", f"{kernel}: boot", "--hold-keys",
+                        *tree.PREEMPT, "--timeout", os.environ.get("TIMEOUT") or "3000")
+        if ran.code:
+            kept = ran.out.with_name(f"{ran.out.name}.failed-console.log")  # the next guest overwrites it
+            kept.write_text(ran.console)
+            print("\n".join(ran.said()), f"verify: the console is kept as {kept}", sep="\n", file=sys.stderr)
+            splat = "".join(re.findall(r"^.*-\[ cut here \]-.*?-\[ end trace .*?\n", ran.console, re.M | re.S))
+            for line in splat.splitlines()[:100]:
+                print(f"# {printable(line)}", file=sys.stderr)
+            sys.exit(ran.code)
+        return ran.out

@@ -206,6 +206,35 @@ def judge(stock: typing.Dict[str, typing.Any], patched: typing.Dict[str, typing.
     return complaints
 
 
+def judge_live(guests: typing.Dict[str, typing.Dict[str, typing.Any]], expected: typing.Dict[str, typing.Set[str]],
+               whole: bool, skips: typing.Container[str]) -> typing.List[typing.Tuple[str, typing.Optional[str], str]]:
+    """Like judge(), for the parts "before", "loaded" and "after" of a run with the live patch: a list of (part, test,
+    complaint). @skips: tests that the series skips, too."""
+    complaints: typing.List[typing.Tuple[str, typing.Optional[str], str]] = []
+    for part, guest in guests.items():
+        if guest["error"]:
+            complaints.append((part, None, guest["error"]))
+            continue
+        for test, result in guest["tests"].items():
+            if result == "fail" and test not in expected[part]:
+                complaints.append((part, test, "fails, but is not listed as failing: " +
+                                   guest["reasons"].get(test, "no reason given")))
+            elif result == "pass" and test in expected[part]:
+                complaints.append((part, test, "is listed as failing, but passes"))
+            elif result == "skip" and guests["before"]["tests"].get(test, "skip") != "skip":
+                complaints.append((part, test, "is skipped, but was not before"))
+            elif result == "skip" and deadly([test]) and test not in skips:
+                complaints.append((part, test, "is skipped, but does not run without the live patch"))
+        if whole:
+            complaints += [(part, test, "is listed as failing, but does not exist")
+                           for test in sorted(expected[part] - guest["tests"].keys())]
+    for part in ("before", "loaded"):
+        complaints += judge_probe(part, guests[part], expected[part], guests["before"])
+    if guests["after"]["effects"] != guests["before"]["effects"]:
+        complaints.append(("after", None, "the probe does not print the same as before"))
+    return complaints
+
+
 def killers(names: typing.Collection[str], ran: typing.Any, dies: typing.Collection[str] = ()
             ) -> typing.Tuple[typing.List[str], typing.List[str]]:
     """Judges a mutant that the tests @names, names or globs, must notice: (tests that do, reasons why it survives).
@@ -294,6 +323,14 @@ def print_table(rows: typing.Collection[typing.Optional[typing.List[str]]]) -> N
         cells = ["-" * w for w in widths] if row is None else [
             colour(cell, width) for cell, width in zip(row, widths)]
         print("  ".join(cells).rstrip())
+
+
+def conclude(complaints: typing.Collection[typing.Tuple[str, typing.Optional[str], str]]) -> int:
+    """Prints the complaints; returns the exit code."""
+    for kernel, test, what in complaints:
+        print(f"WRONG  {kernel}: {test + ': ' if test else ''}{what}")
+    print(f"verdict: {f'{len(complaints)} complaints' if complaints else 'as expected'}")
+    return 1 if complaints else 0
 
 
 def tap(guests: typing.Mapping[str, typing.Dict[str, typing.Any]],

@@ -395,9 +395,10 @@ saw() {
 	mkdir "$T/out"
 	{ saw before ok; saw loaded ok; saw after ok; echo "== end"; } >"$T/out/output.log"
 	judges() {
-		run "$SCRIPTS/livepatch/verify" --judge "$T/out" "$@" 6.1.0-56-amd64
+		run "$SCRIPTS/verify" --judge "$T/out" 6.1.0-56-amd64 "$@"
+		tap=$(cat "$BUILD/tests-6.1.0-56-amd64.tap")
 	}
-	judges --check
+	judges 'races.*'
 	[ "$status" -eq 0 ]
 	judges
 	[ "$status" -eq 1 ]
@@ -405,26 +406,26 @@ saw() {
 	[[ $output == *"WRONG  loaded: "*": is listed as failing, but does not exist"* ]]
 
 	{ saw before ok ok; saw loaded ok 'not ok'; saw after ok ok; echo "== end"; } >"$T/out/output.log"
-	judges --check
+	judges 'races.*'
 	[ "$status" -eq 1 ]
-	[ "$(grep -c '^not ok' <<<"$output")" -eq 1 ]
-	[[ $output == *"not ok 4 live patch: loaded: races.test2: fails, but is not listed as failing"* ]]
+	[ "$(grep -c '^not ok' <<<"$tap")" -eq 1 ]
+	[[ $tap == *"not ok 4 live patch: loaded: races.test2: fails, but is not listed as failing"* ]]
 
 	# The live patch was not loaded, or not completely unloaded.
 	{ saw before ok; saw before ok | sed 's/before/loaded/'; saw after ok; echo "== end"; } >"$T/out/output.log"
-	judges --check
-	[[ $status -eq 1 && $output == *"not ok "*" live patch: loaded: "*"the probe reports delivered for sigio"* ]]
+	judges 'races.*'
+	[[ $status -eq 1 && $tap == *"not ok "*" live patch: loaded: "*"the probe reports delivered for sigio"* ]]
 	{ saw before ok; saw loaded ok; saw loaded ok | sed 's/loaded/after/'; echo "== end"; } >"$T/out/output.log"
-	judges --check
-	[[ $status -eq 1 && $output == *"not ok "*" live patch: after: the probe does not print the same as before"* ]]
+	judges 'races.*'
+	[[ $status -eq 1 && $tap == *"not ok "*" live patch: after: the probe does not print the same as before"* ]]
 
 	# The guest was lost, or a part of its output.
 	{ saw before ok; saw loaded ok; } >"$T/out/output.log"
-	judges --check
+	judges 'races.*'
 	one_line "verify: the guest ended early; see $T/out"
 	{ saw before ok; saw loaded ok | head -n 4; saw after ok; echo "== end"; } >"$T/out/output.log"
-	judges --check
-	[[ $status -eq 1 && $output == *"not ok "*" live patch: loaded: 1 tests planned, 0 results"* ]]
+	judges 'races.*'
+	[[ $status -eq 1 && $tap == *"not ok "*" live patch: loaded: 1 tests planned, 0 results"* ]]
 }
 
 @test "livepatch: matrix prints two rows for results of verify-live, after the bases" {

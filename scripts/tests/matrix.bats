@@ -131,7 +131,7 @@ measured() {
 	cp "$SCRIPTS/../Makefile" "$T/project"
 	cp -r "$SCRIPTS/lab" "$SCRIPTS/arch" "$T/project/scripts"
 	(cd "$SCRIPTS/.." && cp --parents patches/linux-*/series patches/expect/linux-*/stock-fails* "$T/project")
-	for verb in verify kabi bench matrix livepatch/verify; do
+	for verb in verify kabi bench matrix; do
 		printf '#!/bin/sh\necho "%s $*"\n' "$verb" >"$T/project/scripts/$verb"
 		chmod +x "$T/project/scripts/$verb"
 	done
