@@ -28,9 +28,6 @@ import typing
 SCRIPTS = pathlib.Path(__file__).resolve().parent.parent
 TOP = SCRIPTS.parent
 BUILD = pathlib.Path(os.environ.get("BUILD") or TOP / "build").resolve()
-os.environ["BUILD"] = str(BUILD)
-# The reader of a pipe gets each line immediately.
-sys.stdout.reconfigure(line_buffering=True)  # type: ignore[attr-defined]
 
 
 def die(message: object, code: int = 1) -> typing.NoReturn:
@@ -51,12 +48,6 @@ def later(message: object) -> typing.NoReturn:
     """Like die(), for a temporary error, such as a network that is down. The exit code for dkms/make is 75, which makes
     it repeat the build at the next boot."""
     die(message, 75 if from_dkms() else 1)
-
-
-# These paths are used on make's command line and in shell scripts for guests.
-if re.search(r"""[\s:$`"'\\;&|<>()\x00-\x1f\x7f]""", f"{TOP}{BUILD}"):
-    die(f"{TOP} or {BUILD}: a path with spaces, colons, quotes, backslashes, parentheses or any of $ ` ; & | < > "
-        "cannot be passed to make; move it, or set BUILD=/path")
 
 
 class Version(argparse.Action):
@@ -81,8 +72,23 @@ class Arguments(argparse.ArgumentParser):
                           help="default: " + ("all" if many else "6.1"))
 
 
+def prepare() -> None:
+    """Prepares the process and the environment of its children. Importing the library changes neither."""
+    # These paths are used on make's command line and in shell scripts for guests.
+    if re.search(r"""[\s:$`"'\\;&|<>()\x00-\x1f\x7f]""", f"{TOP}{BUILD}"):
+        die(f"{TOP} or {BUILD}: a path with spaces, colons, quotes, backslashes, parentheses or any of $ ` ; & | < > "
+            "cannot be passed to make; move it, or set BUILD=/path")
+    os.environ["BUILD"] = str(BUILD)
+    # kbuild would take an empty ARCH for the name of an architecture.
+    if not os.environ.get("ARCH"):
+        os.environ.pop("ARCH", None)
+    # The reader of a pipe gets each line immediately.
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[attr-defined]
+
+
 def run(verb: typing.Callable[[], typing.Optional[int]]) -> typing.NoReturn:
     """Runs a verb's main function. An I/O error prints one line, not a traceback."""
+    prepare()
     try:
         sys.exit(verb())
     except KeyboardInterrupt:

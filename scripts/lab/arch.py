@@ -83,7 +83,4 @@ def names() -> typing.List[str]:
     return sorted(path.name for path in (SCRIPTS / "arch").iterdir())
 
 
-# kbuild would take an empty ARCH for the name of an architecture.
-if not os.environ.get("ARCH"):
-    os.environ.pop("ARCH", None)
-ARCH = Arch(os.environ.get("ARCH", "x86"))
+ARCH = Arch(os.environ.get("ARCH") or "x86")

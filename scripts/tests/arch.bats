@@ -60,6 +60,15 @@ print(" ".join(sorted(base.find("6.1").stock_fails())))' "$T/top/scripts"
 	grep -q "guest.module=$T/obj/perf_bpf_pmu/perf_bpf_pmu.ko,hold=1 " "$T/command"
 }
 
+@test "library: importing it changes neither the environment nor stdout" {
+	cd "$SCRIPTS"
+	BUILD="$T/a b" ARCH='' python3 -Bc 'import os, sys
+before = dict(os.environ)
+from lab import apt, base, config, kcidb, livepatch, mail, results, suite, tree, variants, verdict
+assert os.environ == before and not sys.stdout.line_buffering' | cat
+	[ "${PIPESTATUS[0]}" -eq 0 ]
+}
+
 @test "sysroot: reports packages that the archive does not have, and leaves nothing" {
 	command_is apt-get '[[ $* == *update* ]] || { echo "E: Unable to locate package nothing"; exit 100; }'
 	run "$SCRIPTS/sysroot" arm64 nothing
