@@ -285,27 +285,27 @@ def count(guest: typing.Dict[str, typing.Any], result: str) -> int:
     return sum(1 for r in guest["tests"].values() if r == result)
 
 
-def table(stock: typing.Dict[str, typing.Any], patched: typing.Dict[str, typing.Any], fails: typing.Set[str],
+def table(guests: typing.Mapping[str, typing.Dict[str, typing.Any]], fails: typing.Set[str],
           died: typing.Collection[str] = ()) -> typing.List[typing.Optional[typing.List[str]]]:
-    """The rows of the table: lists of three cells, or None for a line. @died: the tests that crashed stock."""
-    releases = [guest.get("kernel") or "?" for guest in (stock, patched)]
-    rows = [["side effect of a rejected hit", f"{releases[0]} stock", f"{releases[1]} + series"], None]
-    for effect_id, effect in stock["effects"].items():
-        rows.append([effect["title"], effect["result"],
-                     patched["effects"].get(effect_id, {"result": "?"})["result"]])
+    """The rows of the table: lists of cells, or None for a line. @guests: title -> guest, the stock kernel first, which
+    must fail the tests @fails; @died: the tests that crashed it."""
+    stock, *others = guests.values()
+    rows = [["side effect of a rejected hit", *guests], None]
+    rows += [[effect["title"], *(guest["effects"].get(effect_id, {"result": "?"})["result"]
+                                 for guest in guests.values())] for effect_id, effect in stock["effects"].items()]
     # These rows are printed only if a stop does not work on one of the kernels.
-    if any(stop["result"] != "works" for guest in (stock, patched) for stop in guest["stops"].values()):
+    if any(stop["result"] != "works" for guest in guests.values() for stop in guest["stops"].values()):
         rows.append(None)
-        for stop_id, stop in stock["stops"].items():
-            rows.append([stop["title"], stop["result"], patched["stops"].get(stop_id, {"result": "?"})["result"]])
+        rows += [[stop["title"], *(guest["stops"].get(stop_id, {"result": "?"})["result"]
+                                   for guest in guests.values())] for stop_id, stop in stock["stops"].items()]
     rows.append(None)
     listed, failed = fails - deadly(fails), {t for t, r in stock["tests"].items() if r == "fail"}
     as_listed = ", as listed" if failed and listed == failed - deadly(failed) else ""
-    rows.append(["tests passed", str(count(stock, "pass")), str(count(patched, "pass"))])
-    rows.append(["tests failed", f"{len(failed)}{as_listed}", str(count(patched, "fail"))])
-    rows.append(["tests skipped", str(count(stock, "skip")), str(count(patched, "skip"))])
+    for what, result in (("passed", "pass"), ("failed", "fail"), ("skipped", "skip")):
+        rows.append([f"tests {what}", f"{count(stock, result)}{as_listed if result == 'fail' else ''}",
+                     *(str(count(guest, result)) for guest in others)])
     if died:
-        rows.append(["tests seen to crash the kernel", str(len(died)), "0"])
+        rows.append(["tests seen to crash the kernel", str(len(died)), *("0" for _ in others)])
     return rows
 
 
@@ -317,8 +317,8 @@ def colour(cell: str, width: int) -> str:
     return padded if plain else f"\033[{code}m{padded}\033[0m"
 
 
-def print_table(rows: typing.Collection[typing.Optional[typing.List[str]]]) -> None:
-    widths = [max(len(row[i]) for row in rows if row) for i in range(3)]
+def print_table(rows: typing.Sequence[typing.Optional[typing.List[str]]]) -> None:
+    widths = [max(len(row[i]) for row in rows if row) for i in range(len(rows[0] or ()))]
     for row in rows:
         cells = ["-" * w for w in widths] if row is None else [
             colour(cell, width) for cell, width in zip(row, widths)]

@@ -101,7 +101,7 @@ def verdict(folder: pathlib.Path, stock: typing.Tuple[bytes, int], patched: typi
         guests.append(report.read_guest(folder / name))
     complaints = report.judge(guests[0], guests[1], report.Expected(EXPECTED))
     # The table and the TAP must be printable, whatever the guests printed.
-    report.table(guests[0], guests[1], EXPECTED)
+    report.table(dict(zip(("stock", "patched"), guests)), EXPECTED)
     tap = report.tap(dict(zip(("stock", "patched"), guests)), complaints)
     assert tap.isprintable() or tap.replace("\n", "").isprintable(), "control characters in the TAP"
     assert ("\nnot ok " in "\n" + tap) == bool(complaints), "the TAP does not say so"
