@@ -144,6 +144,45 @@ compare() {
 	[ "${lines[1]}" = "kabi: 6.1: 0 of 2 symbols differ, 0 of 2 structs have another layout" ]
 }
 
+# measures: runs scripts/kabi with a base of the series "stock" and "patched" of setup_kernels instead of builds
+measures() {
+	local name
+	export BUILD=$T/build
+	mkdir -p "$T/top" "$BUILD/linux-6.1.9-1"
+	cp -r "$SCRIPTS" "$SCRIPTS/../Kconfig.fragment" "$T/top"
+	fake_series "$T/top/patches/linux-6.1"
+	for name in deps apply build fetch; do
+		printf '#!/bin/sh\n' >"$T/top/scripts/$name"
+	done
+	echo "echo '$BUILD/linux-6.1.9-1/stock'" >>"$T/top/scripts/fetch"
+	command_is make 'exit 0'
+	command_is pahole "name=\${1%%/obj-kabi/*}; cat '$T'/\${name##*/}/layouts"
+	for name in stock patched; do
+		rm -rf "$BUILD/linux-6.1.9-1/$name"
+		mkdir -p "$BUILD/linux-6.1.9-1/$name"
+		cp -r "$T/$name" "$BUILD/linux-6.1.9-1/$name/obj-kabi"
+	done
+	rm -rf "$BUILD/runs"
+	run "$T/top/scripts/kabi" 6.1
+}
+
+@test "kabi: the numbers of symbols and structs are noted for make results, unless one differs" {
+	setup_kernels
+	measures
+	[ "$status" -eq 0 ]
+	[ "$output" = "kabi: 6.1: 0 of 2 symbols differ, 0 of 2 structs have another layout" ]
+	grep -q '{"command": "make kabi", "counts": "symbols, structs", "name": "6.1", "figure": "2, 2", "of": "' "$BUILD/runs/make-kabi-6.1.json"
+	kernel patched bbbbbbbb
+	measures
+	[ "$status" -eq 1 ]
+	[ ! -e "$BUILD/runs" ]
+	kernel patched aaaaaaaa
+	sed -i 's/size: 4,/size: 8,/' "$T/patched/layouts"
+	measures
+	[ "$status" -eq 1 ]
+	[ ! -e "$BUILD/runs" ]
+}
+
 @test "kabi: truncated, empty and missing files are errors" {
 	setup_kernels
 	truncate -s -5 "$T/patched/Module.symvers"

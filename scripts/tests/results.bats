@@ -26,7 +26,8 @@ prepare() {
 	prepare
 	"$T/top/scripts/results"
 	run "$T/top/scripts/results" --check
-	[ "$status" -eq 0 ] && [ -z "$output" ]
+	[ "$status" -eq 0 ]
+	[ -z "$output" ]
 	grep -q '^| 6.1  | 6.1.9-1 | Debian 12 .*3 tests, 2000-01-01, older series' "$T/top/README.md"
 	grep -q '^    C1   first$' "$T/top/patches/README.md"
 	grep -q '^| 0001  | x   | perf: Do one thing |$' "$T/top/patches/README.md"
@@ -41,24 +42,64 @@ prepare() {
 	prepare
 	(cd "$T/top" && . scripts/lib.sh && lab note "make mutants" mutants 6.1 8)
 	run "$T/top/scripts/results"
-	[ "$status" -eq 0 ] && [ "$output" = "results: make mutants 6.1" ]
+	[ "$status" -eq 0 ]
+	[ "$output" = "results: make mutants 6.1" ]
 	grep -q '| make mutants | mutants | 8   |' "$T/top/patches/RESULTS.md"
 	echo "+another line" >>"$(echo "$T/top/patches/linux-6.1"/0001-*.patch)"
 	run "$T/top/scripts/results" --check
-	[ "$status" -eq 1 ] && [[ $output == "results: patches/RESULTS.md: not what"* ]]
+	[ "$status" -eq 1 ]
+	[[ $output == "results: patches/RESULTS.md: not what"* ]]
 	"$T/top/scripts/results"
 	grep -q '| make mutants | mutants | (8) |' "$T/top/patches/RESULTS.md"
+}
+
+# compared STOCK PATCHED: what make peers does at the end, with these Python dictionaries of results; test "b" is required
+compared() {
+	run env -C "$T/top/scripts" python3 -B -c 'import ast, pathlib, sys; from lab import compare
+stock, patched = map(ast.literal_eval, sys.argv[1:])
+sys.exit(compare.judge("6.1", stock, patched, ["b"], pathlib.Path("out")))' "$@"
+}
+
+@test "results: make peers records what passes, and the result of bpftrace's test on both kernels" {
+	prepare
+	compared '{"a": "PASS", "b": "FAIL", "c": "FAIL", "bpftrace-watchpoint-running": "FAIL"}' \
+		'{"a": "PASS", "b": "PASS", "c": "FAIL", "bpftrace-watchpoint-running": "PASS"}'
+	[ "$status" -eq 0 ]
+	[ "${lines[1]}" = "ok 2 peers: b, FAIL on stock" ]
+	[ "${lines[2]}" = "ok 3 peers: c # SKIP FAIL on both kernels; see out/stock.log" ]
+	[ "${lines[4]}" = "1..4" ]
+	"$T/top/scripts/results"
+	grep -q '| make peers  *| tests  *| 3  *|' "$T/top/patches/RESULTS.md"
+	grep -q '| make peers, bpftrace "watchpoint - absolute address" | stock, series | fail, pass |' "$T/top/patches/RESULTS.md"
+	run "$T/top/scripts/results" --check
+	[ "$status" -eq 0 ]
+}
+
+@test "results: a run of make peers in which a test fails is not recorded" {
+	prepare
+	compared '{"a": "PASS", "b": "PASS"}' '{"a": "FAIL", "b": "PASS"}'
+	[ "$status" -eq 1 ]
+	[ "${lines[0]}" = "not ok 1 peers: a: PASS on stock, FAIL with the series; see out/patched.log" ]
+	# A required test may not fail on both kernels, nor be missing.
+	compared '{"b": "FAIL"}' '{"b": "FAIL"}'
+	[ "$status" -eq 1 ]
+	compared '{"a": "PASS"}' '{"a": "PASS"}'
+	[ "$status" -eq 1 ]
+	[ "${lines[1]}" = "not ok 2 peers: b: nothing on stock, nothing with the series; see out/patched.log" ]
+	[ ! -e "$BUILD/runs" ]
 }
 
 @test "results: a page without its block, and an invalid results.json, are errors" {
 	prepare
 	sed -i /contract/d "$T/top/patches/README.md"
 	run "$T/top/scripts/results"
-	[ "$status" -eq 1 ] && [ "$output" = "results: patches/README.md: no block '<!-- generated: contract -->' that ends with '<!-- end -->'" ]
+	[ "$status" -eq 1 ]
+	[ "$output" = "results: patches/README.md: no block '<!-- generated: contract -->' that ends with '<!-- end -->'" ]
 	prepare
 	echo "{" >"$T/top/patches/results.json"
 	run "$T/top/scripts/results" --check
-	[ "$status" -eq 1 ] && [[ $output == "results: patches/results.json: "*"; git checkout restores it" ]]
+	[ "$status" -eq 1 ]
+	[[ $output == "results: patches/results.json: "*"; git checkout restores it" ]]
 	for text in '[]' null '{}' '{"verify": {"6.1": 5}, "bench": {}, "runs": {}}'; do
 		echo "$text" >"$T/top/patches/results.json"
 		run "$T/top/scripts/results" --check
@@ -84,7 +125,8 @@ prepare() {
 
 @test "readme-example: fails if no kernel is built" {
 	run "$SCRIPTS/readme-example" 6.1
-	[ "$status" -eq 1 ] && [ "$output" = "readme-example: no kernel is built for 6.1; run make verify BASE=6.1 first" ]
+	[ "$status" -eq 1 ]
+	[ "$output" = "readme-example: no kernel is built for 6.1; run make verify BASE=6.1 first" ]
 }
 
 @test "version: prints the version at a tag, after a tag, and without tags" {
@@ -109,7 +151,8 @@ prepare() {
 	chmod +x "$T/linux/selftests/perf_bpf_filter"
 	printf '{"stock": {"logs": "%s/linux/stock-boot"}, "verdict": "fail"}' "$T" >"$BUILD/results-6.1.json"
 	run "$T/top/scripts/results"
-	[ "$status" -eq 0 ] && [ "$output" = "results: make verify BASE=6.1 ended with complaints, or had KSRC, VERSION or RACE_SECONDS set: not recorded; repeat it" ]
+	[ "$status" -eq 0 ]
+	[ "$output" = "results: make verify BASE=6.1 ended with complaints, or had KSRC, VERSION or RACE_SECONDS set: not recorded; repeat it" ]
 	grep -q '"6.1": {"date": "2000-01-01"' "$T/top/patches/results.json"
 	run "$T/top/scripts/results" --check
 	[ "$status" -eq 0 ]
