@@ -62,7 +62,8 @@ prepare() {
 	echo "int newer;" >"$T/tree/kernel/newer.c"
 	rm "$T/tree/kernel/other.c"
 	"$SCRIPTS/apply" "$T/series" "$T/tree" "$T/dest"
-	[ -f "$T/dest/kernel/newer.c" ] && [ ! -e "$T/dest/kernel/other.c" ]
+	[ -f "$T/dest/kernel/newer.c" ]
+	[ ! -e "$T/dest/kernel/other.c" ]
 }
 
 @test "apply: if a patch does not apply, names patch, file and rejects, and leaves the tree unchanged" {
@@ -106,7 +107,8 @@ prepare() {
 	one_line "apply: $T/tree is Linux 6.12.9; the series is for 6.1 and 5.19"
 	sed -i 's/ALSO linux-5.19/ALSO linux-6.12/' "$T/series/series"
 	run "$SCRIPTS/apply" "$T/series" "$T/tree"
-	[ "$status" -eq 0 ] && [[ $output == "2 patches applied to Linux 6.12.9: "* ]]
+	[ "$status" -eq 0 ]
+	[[ $output == "2 patches applied to Linux 6.12.9: "* ]]
 }
 
 @test "apply: a dirty git tree is refused, a clean one accepted" {
@@ -149,7 +151,8 @@ prepare() {
 
 @test "make apply: names the missing argument" {
 	run make --no-print-directory -C "$SCRIPTS/.." apply
-	[ "$status" -ne 0 ] && [[ ${lines[0]} == "make apply: KSRC is not set; run make apply KSRC="* ]]
+	[ "$status" -ne 0 ]
+	[[ ${lines[0]} == "make apply: KSRC is not set; run make apply KSRC="* ]]
 }
 
 @test "apply: an empty series copies the tree, and reverts earlier patches" {
@@ -158,13 +161,15 @@ prepare() {
 	sed -i 1q "$T/series/series"
 	for _ in 1 2; do
 		run "$SCRIPTS/apply" "$T/series" "$T/tree" "$T/dest"
-		[ "$status" -eq 0 ] && [[ $output == "0 patches applied to Linux 6.1.9: "* ]]
+		[ "$status" -eq 0 ]
+		[[ $output == "0 patches applied to Linux 6.1.9: "* ]]
 		diff -r --exclude='.series-*' "$T/tree" "$T/dest"
 	done
 	run "$SCRIPTS/apply" "$T/series" "$T/tree" "$T/fresh"
 	diff -r --exclude='.series-*' "$T/tree" "$T/fresh"
 	run "$SCRIPTS/apply" "$T/series" "$T/tree"
-	[ "$status" -eq 0 ] && [[ $output == *": 0 files written in $T/tree" ]]
+	[ "$status" -eq 0 ]
+	[[ $output == *": 0 files written in $T/tree" ]]
 }
 
 # killed_at SYSCALL N ARGUMENT...: runs apply, and kills it at the Nth call of SYSCALL.

@@ -343,7 +343,8 @@ outcome_is() {
 	boots 'up; head -c 90000 /dev/zero >>"$console"; echo "ok 1 a" >>"$output"; echo "exit 0" >"$verdict"'
 	outcome_is lost "$status" || { umount "$T/out"; false; }
 	umount "$T/out"
-	[ "$status" -ge 2 ] && [[ $output == *"boot: "* && $output != *Traceback* ]]
+	[ "$status" -ge 2 ]
+	[[ $output == *"boot: "* && $output != *Traceback* ]]
 
 	# There is room for the verdict, but not for the results.
 	mount -t tmpfs -o size=64k tmpfs "$T/out"

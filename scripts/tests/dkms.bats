@@ -291,7 +291,8 @@ esac'
 	[ "$status" -eq 0 ]
 	[ "$output" = "the live patch for $running is built" ]
 	[ "$(cat "$T/installed")" = module ]
-	[ ! -e "$cache/$running.again" ] && [ ! -e "$cache/$running.why" ]
+	[ ! -e "$cache/$running.again" ]
+	[ ! -e "$cache/$running.why" ]
 	command_is dkms 'exit 3'
 	run "$pkg/scripts/livepatch/dkms/again"
 	one_line "no live patch for $running: dkms failed, see $cache/dkms.log; the next attempt is at the next boot"
@@ -328,7 +329,8 @@ print(subprocess.run([sys.argv[2]], capture_output=True, text=True).stderr, end=
 	done
 	command -v systemd-analyze >/dev/null || skip "no systemd-analyze"
 	run systemd-analyze verify --man=no "$T"/units/*.service
-	[ "$status" -eq 0 ] && [ -z "$output" ]
+	[ "$status" -eq 0 ]
+	[ -z "$output" ]
 }
 
 # A fake kernel in $T/sys that accepts the live patch: insmod and modprobe start a transition, which completes
@@ -378,7 +380,8 @@ unit() {
 	[ "$(cat "$live/transition")$(cat "$live/enabled")" = 01 ]
 	unit Stop
 	[ "$status" -eq 0 ]
-	[ ! -e "$live" ] && [ ! -e "$T/sys/module/$name" ]
+	[ ! -e "$live" ]
+	[ ! -e "$T/sys/module/$name" ]
 }
 
 @test "dkms: if the transition does not complete, the unit fails, names the task, and unloads the live patch" {
@@ -387,7 +390,8 @@ unit() {
 	unit Start
 	[ "$status" -eq 1 ]
 	[ "${lines[0]}" = "cycle: $name is not in force after 2 s; delayed by 7 (worker[31m%s)" ]
-	[ ! -e "$live" ] && [ ! -e "$T/sys/module/$name" ]
+	[ ! -e "$live" ]
+	[ ! -e "$T/sys/module/$name" ]
 }
 
 @test "dkms: the unit fails if the live patch is loaded already; a module left in memory is replaced" {

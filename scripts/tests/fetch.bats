@@ -93,7 +93,8 @@ cp "'"$T"'/the.deb" "linux-source-6.1_${*##*=}_all.deb"; echo fetched >>"'"$T"'/
 	run "$SCRIPTS/fetch" 6.1
 	[ "$status" -eq 1 ]
 	[[ ${lines[-1]} == "fetch: cannot unpack "* ]]
-	[ ! -e "$BUILD/linux-6.1.9-1/stock" ] && [ ! -e "$BUILD/linux-6.1.9-1/stock.part" ]
+	[ ! -e "$BUILD/linux-6.1.9-1/stock" ]
+	[ ! -e "$BUILD/linux-6.1.9-1/stock.part" ]
 	cp "$T/good" "$T/the.deb"
 	"$SCRIPTS/fetch" 6.1
 }
@@ -155,7 +156,8 @@ cp "'"$T"'/the.deb" "linux-source-6.1_${*##*=}_all.deb"; echo fetched >>"'"$T"'/
 	[ "${#lines[@]}" -eq 1 ]
 	[ "$(wc -l <"$T/fetched")" -eq 1 ]
 	run "$SCRIPTS/fetch" --deb 6.1 6.1.7-1
-	[ "$status" -eq 1 ] && [[ ${lines[-1]} == "fetch: cannot download linux-source-6.1 6.1.7-1: "* ]]
+	[ "$status" -eq 1 ]
+	[[ ${lines[-1]} == "fetch: cannot download linux-source-6.1 6.1.7-1: "* ]]
 	[ -z "$(find "$BUILD" -name '*.part')" ]
 	run "$SCRIPTS/fetch" --deb 6.1
 	one_line "usage: *"
@@ -243,11 +245,13 @@ esac'
 	run "$SCRIPTS/fetch" 6.1 6.1.8-1
 	[ "$status" -eq 1 ]
 	[[ ${lines[-1]} == "fetch: linux-source-6.1 6.1.8-1 contains Linux 6.1.7; $BUILD/cache/linux-source-6.1_6.1.8-1_all.deb is removed" ]]
-	[ ! -e "$BUILD/linux-6.1.8-1/stock" ] && [ -z "$(ls "$BUILD/cache")" ]
+	[ ! -e "$BUILD/linux-6.1.8-1/stock" ]
+	[ -z "$(ls "$BUILD/cache")" ]
 	# 6.1.80 does not count as 6.1.8.
 	package 6.1 6.1.80
 	run "$SCRIPTS/fetch" 6.1 6.1.8-1
-	[ "$status" -eq 1 ] && [[ ${lines[-1]} == *" contains Linux 6.1.80; "* ]]
+	[ "$status" -eq 1 ]
+	[[ ${lines[-1]} == *" contains Linux 6.1.80; "* ]]
 }
 
 @test "fetch: a truncated or changed package in the cache is removed, and the next run recovers" {
@@ -396,7 +400,8 @@ server.serve_forever()' "$mirror" "${1:-}" >"$T/port" 2>"$T/served" 3>&- &
 		run "$SCRIPTS/fetch" 6.6
 		[ "$status" -eq 1 ]
 		[ "${lines[-1]}" = "fetch: ${KERNEL_MIRROR%/}/v6.x/linux-6.6.10.tar.xz does not match its sha256sums.asc" ]
-		[ -z "$(find "$BUILD" -type f)" ] && [ ! -e "$BUILD/linux-6.6.10/stock" ]
+		[ -z "$(find "$BUILD" -type f)" ]
+		[ ! -e "$BUILD/linux-6.6.10/stock" ]
 	done
 	kill "$server"
 }
@@ -410,7 +415,8 @@ Handler.copyfile = cut'
 	run "$SCRIPTS/fetch" 6.6
 	[ "$status" -eq 1 ]
 	[[ ${lines[-1]} == "fetch: cannot download ${KERNEL_MIRROR}v6.x/linux-6.6.10.tar.xz: curl: (18) "* ]]
-	[ -z "$(find "$BUILD" -type f)" ] && [ ! -e "$BUILD/linux-6.6.10/stock" ]
+	[ -z "$(find "$BUILD" -type f)" ]
+	[ ! -e "$BUILD/linux-6.6.10/stock" ]
 	kill $server
 	serve
 	run "$SCRIPTS/fetch" 6.6

@@ -65,7 +65,8 @@ reads() {
 	console "$(signed 1)"
 	job_ended
 	reads failed stock
-	[ "$status" -eq 0 ] && [ -z "$output" ]
+	[ "$status" -eq 0 ]
+	[ -z "$output" ]
 	ran "$GREEN"
 	SECOND=7 console "[    7.123456] $(signed 0)"
 	reads passed patched

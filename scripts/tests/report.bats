@@ -75,7 +75,8 @@ wrong() {
 	guest_ran stock passed "$GREEN"
 	guest_ran patched failed "$RED"
 	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails"
-	[ "$status" -eq 1 ] && [[ $output == *"WRONG  patched: b: "* ]]
+	[ "$status" -eq 1 ]
+	[[ $output == *"WRONG  patched: b: "* ]]
 }
 
 @test "report: prints plain ASCII if stdout is no terminal" {
@@ -220,7 +221,8 @@ wrong() {
 	command_is suite 'echo "{\"rules\": [], \"tests\": [$(printf "{\"name\":\"%s\",\"rule\":\"\",\"says\":\"\",\"file\":\"\"}\n" a b c | paste -sd ,)]}"'
 	echo b >"$T/stock-fails"
 	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails" --suite "$T/bin/suite"
-	[ "$status" -eq 1 ] && [[ $output == *"WRONG  stock: did not run 1 of the suite's 3 tests: c"* ]]
+	[ "$status" -eq 1 ]
+	[[ $output == *"WRONG  stock: did not run 1 of the suite's 3 tests: c"* ]]
 	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails" --suite "$T/bin/suite" --only '[ab]'
 	[ "$status" -eq 0 ]
 }
@@ -231,13 +233,15 @@ wrong() {
 	: >"$T/stock-fails"
 	printf '# What is skipped.\na # may: one CPU\n' >"$T/skips"
 	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails" --skips "$T/skips"
-	[ "$status" -eq 1 ] && [[ $output == *"WRONG  patched: b: is skipped, but is not listed as skipped: no BTF"* ]]
+	[ "$status" -eq 1 ]
+	[[ $output == *"WRONG  patched: b: is skipped, but is not listed as skipped: no BTF"* ]]
 	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails" --skips "$T/skips" --write-skips
 	[ "$status" -eq 0 ]
 	diff <(grep -v '^#' "$T/skips") <(printf 'a # may: one CPU\nb # no BTF\n')
 	# Without a list, tests that stock ran must not be skipped.
 	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails"
-	[ "$status" -eq 1 ] && [[ $output == *"skip   no list of skips for this kernel"*"WRONG  patched: b: is skipped, but stock ran it"* ]]
+	[ "$status" -eq 1 ]
+	[[ $output == *"skip   no list of skips for this kernel"*"WRONG  patched: b: is skipped, but stock ran it"* ]]
 }
 
 @test "report: different tests on the two kernels are wrong" {

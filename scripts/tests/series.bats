@@ -50,7 +50,9 @@ series_check() {
 	fake_top
 	series_check
 	echo "$output"
-	[ "$status" -eq 0 ] && [ "${output##*$'\n'}" = 1..13 ] && [[ $output != *"not ok"* ]]
+	[ "$status" -eq 0 ]
+	[ "${output##*$'\n'}" = 1..13 ]
+	[[ $output != *"not ok"* ]]
 	[[ $output == *"series 6.1: the live patch goes on top"* ]]
 	before=$output
 	series_check
@@ -65,7 +67,8 @@ series_check() {
 	fake_top
 	sed -i 's/^ int line19;/ int line19_old;/' "$T/top/patches/livepatch/linux-6.1.patch"
 	series_check
-	[ "$status" -eq 1 ] && [ "$(grep -c '^not ok' <<<"$output")" -eq 1 ]
+	[ "$status" -eq 1 ]
+	[ "$(grep -c '^not ok' <<<"$output")" -eq 1 ]
 	[[ $output == *"not ok "*" series 6.1: the live patch goes on top"$'\n'"# linux-6.1.patch: "*"1 out of 1 hunk FAILED"* ]]
 	echo "without 0003-three.patch" >"$T/top/patches/livepatch/linux-6.1.plan"
 	series_check
@@ -80,7 +83,8 @@ series_check() {
 	sed -i 's/^@@ -7,/@@ -6,/' 0001-one.patch
 	series_check
 	echo "$output"
-	[ "$status" -eq 1 ] && [ "$(grep -c '^not ok' <<<"$output")" -eq 4 ]
+	[ "$status" -eq 1 ]
+	[ "$(grep -c '^not ok' <<<"$output")" -eq 4 ]
 	[[ $output == *"# 0003-three.patch: 0 times in the series, 1 in the folder"* ]]
 	[[ $output == *"not ok 2 series 6.1: is as quilt refresh writes it"* ]]
 	[[ $output == *"not ok "*" series 6.1: 0002-two.patch: the message has its parts"* ]]

@@ -114,7 +114,8 @@ fake_sets() {
 	fake_sets
 	run "$T/top/scripts/upstream"
 	[ "$status" -eq 0 ] || { echo "$output"; false; }
-	[ "${lines[0]}" = "$T/top/dist/upstream/b-one" ] && [ "${#lines[@]}" -eq 2 ]
+	[ "${lines[0]}" = "$T/top/dist/upstream/b-one" ]
+	[ "${#lines[@]}" -eq 2 ]
 	cd "$T/top/dist/upstream"
 	[ "$(find . -type f | sort | xargs)" = "./a-two/0000-cover-letter.patch ./a-two/0001-two-Do-it.patch ./b-one/0000-cover-letter.patch ./b-one/0001-one-Do-it.patch" ]
 	grep -qx 'Subject: \[PATCH one 0/1\] one: All' b-one/0000*
@@ -122,7 +123,8 @@ fake_sets() {
 	grep -q '^For a, master. Each change applies to Linux 7.3.9 by itself.$' b-one/0000*
 	grep -qx '  one: All' a-two/0000*
 	! grep -q 'by itself' a-two/0000* || false
-	[ "$(cat b-one/0001* | grep -c 'm@d.example')" -eq 1 ] && grep -q 'list@d.example' b-one/0001*
+	[ "$(cat b-one/0001* | grep -c 'm@d.example')" -eq 1 ]
+	grep -q 'list@d.example' b-one/0001*
 	! grep -qE 'perf_bpf_filter|^Signed-off-by:' */* || false
 }
 

@@ -109,9 +109,11 @@ load common
 
 @test "make: help is the default and fits on a screen; help-all lists every verb" {
 	run make --no-print-directory -C "$SCRIPTS/.."
-	[ "$status" -eq 0 ] && [ "$(wc -l <<<"$output")" -le 24 ]
+	[ "$status" -eq 0 ]
+	[ "$(wc -l <<<"$output")" -le 24 ]
 	run make --no-print-directory -C "$SCRIPTS/.." help-all
-	[ "$status" -eq 0 ] && [ "$(wc -L <<<"$output")" -le 100 ]
+	[ "$status" -eq 0 ]
+	[ "$(wc -L <<<"$output")" -le 100 ]
 	for verb in $(sed -n 's/^\([a-z]*\):.*/\1/p' "$SCRIPTS/../Makefile"); do
 		[ "$verb" = help ] || [[ $output == *"make $verb "* ]]
 	done
