@@ -69,10 +69,12 @@ verify:
 stock:
 	@scripts/stock $(call arg,$(KERNEL))
 
+# verify leaves out gdb.*, which takes minutes. On 5.10, which has no attr.sigtrap, perf_bpf_gdb passes on all packets.
 matrix:
 	@bases=$$(/usr/bin/python3 -B scripts/lab make at-hand) || exit; code=0; for base in $$bases; do \
 		scripts/verify --each-oops $$base || code=1; $(X86) scripts/kabi $$base || code=1; \
-		$(X86) scripts/bench --check $$base || code=1; done; \
+		$(X86) scripts/bench --check $$base || code=1; \
+		[ $$base = 5.10 ] || $(X86) scripts/try --record $$base 'gdb.*' || code=1; done; \
 		$(X86) scripts/verify live || code=1; \
 		scripts/matrix && exit $$code
 

@@ -131,18 +131,55 @@ measured() {
 	cp "$SCRIPTS/../Makefile" "$T/project"
 	cp -r "$SCRIPTS/lab" "$SCRIPTS/arch" "$T/project/scripts"
 	(cd "$SCRIPTS/.." && cp --parents patches/linux-*/series patches/expect/linux-*/stock-fails* "$T/project")
-	for verb in verify kabi bench matrix; do
+	for verb in verify kabi bench try matrix; do
 		printf '#!/bin/sh\necho "%s $*"\n' "$verb" >"$T/project/scripts/$verb"
 		chmod +x "$T/project/scripts/$verb"
 	done
 	run make -s -C "$T/project" matrix
 	[ "$status" -eq 0 ]
 	[[ $output == *"verify --each-oops 6.1"* && $output != *"verify --each-oops 6.18"* ]]
+	[[ $output == *"verify --each-oops 5.10"*"try --record 6.1 gdb.*"* && $output != *"try --record 5.10"* ]]
 	run make -s -C "$T/project" matrix KERNEL_MIRROR=file:///mirror
 	[[ $output == *"verify --each-oops 6.18"* ]]
 	mkdir -p "$T/other/linux-6.18.44"
 	run make -s -C "$T/project" matrix BUILD="$T/other"
 	[[ $output == *"verify --each-oops 6.18"* && $output != *"verify --each-oops 6.6"* ]]
 	run make -s -C "$T/project" matrix ARCH=arm64 KERNEL_MIRROR=file:///mirror
-	[[ $output == *"verify --each-oops 6.12"* && $output != *"verify --each-oops 6.18"* ]]
+	[[ $output == *"verify --each-oops 6.12"* && $output != *"verify --each-oops 6.18"* && $output != *"try "* ]]
+	printf '#!/bin/sh\nexit 1\n' >"$T/project/scripts/try"
+	run make -s -C "$T/project" matrix
+	[ "$status" -ne 0 ]
+}
+
+# tries KTAP CODE: runs scripts/try --record with a boot that prints KTAP and returns CODE
+tries() {
+	local name
+	mkdir -p "$T/top"
+	cp -r "$SCRIPTS" "$SCRIPTS/../Kconfig.fragment" "$T/top"
+	fake_series "$T/top/patches/linux-6.1"
+	mkdir -p "$BUILD/linux-6.1.9-1/stock" "$T/top/selftests/module"
+	for name in deps apply build; do
+		printf '#!/bin/sh\n' >"$T/top/scripts/$name"
+	done
+	printf '#!/bin/sh\necho %s/linux-6.1.9-1/stock\n' "$BUILD" >"$T/top/scripts/fetch"
+	printf '#!/bin/sh\nmkdir -p %s/try && printf "%b" >%s/try/output.log\nexit %s\n' \
+		"$BUILD/linux-6.1.9-1" "$1" "$BUILD/linux-6.1.9-1" "$2" >"$T/top/scripts/boot"
+	command_is make 'exit 0'
+	rm -rf "$BUILD/runs"
+	run "$T/top/scripts/try" --record 6.1 'gdb.*'
+}
+
+@test "try: --record notes the number of tests, unless one fails or is skipped" {
+	tries 'ok 1 gdb.a\\nok 2 gdb.b\\n' 0
+	[ "$status" -eq 0 ]
+	grep -q '"command": "make try TEST='"'gdb.[*]'"'", "counts": "tests", "name": "6.1", "figure": 2,' "$BUILD"/runs/*.json
+	tries 'ok 1 gdb.a\\nok 2 gdb.b # SKIP no gdb\\n' 0
+	one_line "try: *try is not recorded, because these tests were skipped: gdb.b"
+	[ ! -e "$BUILD/runs" ]
+	tries 'ok 1 gdb.a\\nnot ok 2 gdb.b\\n' 1
+	[ "$status" -eq 1 ]
+	[ ! -e "$BUILD/runs" ]
+	run "$SCRIPTS/try" --record 6.1
+	[ "$status" -eq 2 ]
+	one_line "usage: try * (--record requires TEST; make verify records the whole suite)"
 }
