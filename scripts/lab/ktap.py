@@ -79,6 +79,12 @@ def took(text: str) -> typing.Dict[str, float]:
             re.findall(r"^# (\S+) took ([0-9]{1,6}\.[0-9]{3}) s$", text, re.M)}
 
 
+def met(text: str) -> typing.Dict[str, int]:
+    """Name of a test that provokes a race -> how often both sides have met."""
+    return {name: int(times) for name, times in
+            re.findall(r"^# ([A-Za-z0-9_.-]+) met ([0-9]{1,18}) times, floor [0-9]{1,18}$", text, re.M)}
+
+
 class Said(typing.NamedTuple):
     """The results in the output of a run that may have been cut short."""
     passed: typing.List[str]

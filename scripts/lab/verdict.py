@@ -45,7 +45,7 @@ class Expected:
 def read_run(text: str) -> typing.Dict[str, typing.Any]:
     """The output of perf_bpf_probe --json and of the suite as a dictionary. "error" is None if it can be trusted."""
     run: typing.Dict[str, typing.Any] = {
-        "error": None, "tests": {}, "effects": {}, "stops": {}, "reasons": {}, "took": {}}
+        "error": None, "tests": {}, "effects": {}, "stops": {}, "reasons": {}, "took": {}, "met": {}}
     probe, _, tests = text.partition("TAP version ")
     try:
         printed = json.loads(probe)
@@ -61,7 +61,7 @@ def read_run(text: str) -> typing.Dict[str, typing.Any]:
         run["tests"] = ktap.parse(("TAP version " if tests else "") + tests)
     except ktap.Bad as error:
         run["error"] = str(error)
-    run["reasons"], run["took"] = ktap.reasons(tests), ktap.took(tests)
+    run["reasons"], run["took"], run["met"] = ktap.reasons(tests), ktap.took(tests), ktap.met(tests)
     return run
 
 

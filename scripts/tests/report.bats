@@ -64,6 +64,26 @@ wrong() {
 	[ "$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["patched"]["took"])' "$T/results.json")" = "{'a': 1.5, 'b': 12.25}" ]
 }
 
+@test "report: records how often both sides of each race met, and prints the races that met least often" {
+	guest_ran stock failed "$RED"
+	guest_ran patched passed 'TAP version 13\n1..2\n# a met 1200 times, floor 400\nok 1 a\n# b met 25 times, floor 20\nok 2 b\n'
+	judged
+	[ "$status" -eq 0 ]
+	[[ $output == *"races  met least often: b 25 times, a 1200 times"* ]]
+	[ "$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["patched"]["met"])' "$T/results.json")" = "{'a': 1200, 'b': 25}" ]
+	guest_ran patched passed "$GREEN"
+	judged
+	[[ $output != *"races  met"* ]]
+}
+
+@test "report: a message of a test is no number of meetings" {
+	guest_ran stock failed "$RED"
+	guest_ran patched passed 'TAP version 13\n1..2\n# a: a met 5 times, floor 1\nok 1 a\n# b met -5 times, floor 1\nok 2 b\n'
+	judged
+	[ "$status" -eq 0 ]
+	[[ $output != *"races  met"* ]]
+}
+
 @test "report: a test that may fail on stock" {
 	echo "b # may" >"$T/stock-fails"
 	guest_ran patched passed "$GREEN"
