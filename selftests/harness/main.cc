@@ -3,6 +3,7 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <cinttypes>
 #include <cstdio>
 #include <vector>
 
@@ -70,6 +71,9 @@ static void report(const Test &test, const Outcome &outcome)
 
 	for (auto &line : outcome.lines)
 		ksft_print_msg("%s: %s\n", name, line.c_str());
+	if (outcome.met)
+		ksft_print_msg("%s met %" PRIu64 " times, floor %" PRIu64 "\n", name,
+			       outcome.met->times, outcome.met->least);
 	ksft_print_msg("%s took %.3f s\n", name, outcome.seconds);
 
 	switch (outcome.verdict) {
@@ -127,9 +131,9 @@ static const char usage[] =
 	"  -l, --list   list the name, the rule of the contract and the description of each test\n"
 	"  --rules      print the rules and all tests, with the file of each, as JSON\n"
 	"  --race-seconds N\n"
-	"               provoke each race for at most N seconds instead of up to 16; a test "
-	"always\n"
-	"               stops at its first loss\n"
+	"               provoke each race for at most N seconds instead of up to 16, but until "
+	"both\n"
+	"               sides have met often enough; a test always stops at its first loss\n"
 	"  -h, --help   print this text\n";
 
 /* "*" does not match these: oops.* crash a kernel that has the bug, and gdb.* are slow. */

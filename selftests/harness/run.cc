@@ -8,10 +8,12 @@
 #include <sys/wait.h>
 
 #include <cerrno>
+#include <cinttypes>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 
+#include "harness/race.h"
 #include "lib/child.h"
 #include "lib/clock.h"
 #include "lib/fail.h"
@@ -20,7 +22,8 @@
 
 /*
  * The child's end of the pipe. The first character of each line that it sends says what the line
- * is: '#' a line of diagnostics or, in the last line, 'P', 'F' or 'S', the verdict.
+ * is: '#' a line of diagnostics, 'M' how often both sides of a race have met, or, in the last line,
+ * 'P', 'F' or 'S', the verdict.
  */
 static int to_parent = -1;
 /*
@@ -101,6 +104,11 @@ void expected_quantity(const char *how, const std::string &want, const char *thi
 	marks->failed = true;
 	send_line('#', "expected " + (how + quantity(want, things)) + ", got " + got + " (" + file +
 			       ":" + std::to_string(line) + ")");
+}
+
+void report_met(uint64_t times, uint64_t least)
+{
+	send_line('M', std::to_string(times) + " " + std::to_string(least));
 }
 
 std::string hex_text(uint64_t value)
@@ -212,8 +220,12 @@ Outcome run_test(const Test &test)
 	outcome.seconds = seconds_now() - begun;
 
 	for (size_t at = 0, next; (next = text.find('\n', at)) != text.npos; at = next + 1) {
+		Outcome::Met met;
+
 		if (text[at] == '#')
 			outcome.lines.push_back(text.substr(at + 1, next - at - 1));
+		else if (sscanf(&text[at], "M%" SCNu64 " %" SCNu64, &met.times, &met.least) == 2)
+			outcome.met = met;
 		else
 			outcome.verdict = text[at];
 	}

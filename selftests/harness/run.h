@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +13,11 @@ struct Outcome {
 	char verdict = 0; /* 'P', 'F', 'S' */
 	std::vector<std::string> lines; /* diagnostics */
 	double seconds = 0; /* from fork to exit */
+	/* How often both sides of the test's race have met, and how often they must. */
+	struct Met {
+		uint64_t times, least;
+	};
+	std::optional<Met> met;
 };
 
 /* Runs the test in its own child, and kills all processes that the child has left running. */

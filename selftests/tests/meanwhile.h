@@ -52,12 +52,6 @@ private:
 	Event clock_;
 };
 
-/*
- * A test that saw no loss proves something only if the race took place: the two sides must have met
- * at least this often. On a busy host they met ten times as often.
- */
-inline constexpr uint64_t MIN_OVERLAPS = 20;
-
 /* A CPU for the hits, and one for what they race with. */
 struct Cpus {
 	int here, there;

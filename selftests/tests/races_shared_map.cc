@@ -163,17 +163,18 @@ static const struct Shared {
 	const char *name, *title;
 	void (*churn)(Churn &churn);
 	Hits hits;
+	uint64_t least; /* preemptions of the task in bpf(2) */
 	bool of_faults = false; /* the hits are page faults, not accesses to a watchpoint */
 } shared_maps[] = {
-	{ "hash", "a hash map", churn_hash, write_watched },
-	{ "lru_hash", "an LRU hash map", churn_hash, write_watched },
-	{ "lpm_trie", "an LPM trie", churn_trie, write_watched },
-	{ "queue", "a queue", churn_queue, write_watched },
-	{ "stack", "a stack", churn_queue, write_watched },
-	{ "ringbuf", "a BPF ring buffer", churn_other_map, write_watched },
-	{ "stack_map", "a map of stack traces", churn_stacks, write_watched },
-	{ "build_ids", "a map of stack traces with build IDs", churn_stacks, fault, true },
-	{ "task_storage", "task storage", churn_tasks, write_watched },
+	{ "hash", "a hash map", churn_hash, write_watched, 20 },
+	{ "lru_hash", "an LRU hash map", churn_hash, write_watched, 20 },
+	{ "lpm_trie", "an LPM trie", churn_trie, write_watched, 20 },
+	{ "queue", "a queue", churn_queue, write_watched, 20 },
+	{ "stack", "a stack", churn_queue, write_watched, 20 },
+	{ "ringbuf", "a BPF ring buffer", churn_other_map, write_watched, 20 },
+	{ "stack_map", "a map of stack traces", churn_stacks, write_watched, 20 },
+	{ "build_ids", "a map of stack traces with build IDs", churn_stacks, fault, 20, true },
+	{ "task_storage", "task storage", churn_tasks, write_watched, 20 },
 };
 
 /* The program in_NAME and the map NAME of shared.bpf.c. */
@@ -243,13 +244,13 @@ private:
 static void check_shared(const Shared &shared)
 {
 	constexpr uint64_t ENOUGH = 100'000;
-	constexpr uint64_t MIN_PREEMPTIONS = 20;
 	constexpr double SECONDS = 9;
 	const int cpu = usable_cpus().front();
 	Sharing program(shared.name);
 	std::atomic<bool> stop = false;
 	std::atomic<uint64_t> rounds = 0;
 	uint64_t hits = 0, counted = 0, preemptions = 0;
+	std::optional<Bound> bound;
 	Pipe pipe;
 
 	program.prepare();
@@ -273,8 +274,8 @@ static void check_shared(const Shared &shared)
 		Ring ring(event);
 
 		event.enable(program);
-		for (Bound bound(SECONDS, ENOUGH);
-		     program.globals()->runs >= counted && !bound.reached(hits);) {
+		bound.emplace(SECONDS, ENOUGH, shared.least);
+		while (program.globals()->runs >= counted && !bound->reached(hits, preemptions)) {
 			usleep(50 + hits % 201);
 			preemptions++;
 			hits += shared.hits(pipe.in.get(), pipe.out.get());
@@ -297,9 +298,7 @@ static void check_shared(const Shared &shared)
 		note("%lu times a helper failed, the last time with %ld", wrong,
 		     long(program.globals()->last_error));
 	EXPECT_GE(counted, hits, "hits counted");
-	if (runs == counted)
-		EXPECT_GE(preemptions, MIN_PREEMPTIONS,
-			  "times that the task in bpf() was preempted");
+	bound->met(preemptions, "times that the task in bpf() was preempted", runs != counted);
 	EXPECT_EQ(runs, counted, "runs of the program");
 	EXPECT_EQ(wrong, 0, "runs whose helpers failed");
 }

@@ -14,9 +14,9 @@
 #include <atomic>
 #include <thread>
 
+#include "harness/race.h"
 #include "lib/program.h"
 #include "tests/common.h"
-#include "tests/meanwhile.h"
 #include "tests/tracing.h"
 #include "tests/throttled.h"
 
@@ -561,7 +561,8 @@ TEST("tracing.tracepoint_gone", "C8", "a tracepoint program is freed with its ev
 TEST("tracing.tracepoint_detach", "C5",
      "closing the link detaches a tracepoint program, and no concurrent hit is lost")
 {
-	constexpr uint64_t BATCHES = 200;
+	constexpr uint64_t BATCHES = 200, LEAST = 20;
+	constexpr int SECONDS = 16;
 	uint64_t lost = 0;
 	Filter filter(Program::ON_TRACEPOINT);
 	Event event(tracepoint());
@@ -587,8 +588,9 @@ TEST("tracing.tracepoint_detach", "C5",
 			filter.link(event).close();
 	});
 	uint64_t batches = 0;
+	const Bound bound(SECONDS, UINT64_MAX, LEAST);
 
-	for (; batches < BATCHES || detached < MIN_OVERLAPS; batches++) {
+	for (; !lost && (batches < BATCHES || !bound.reached(0, detached)); batches++) {
 		ring.forget();
 		getppid_times(HITS);
 		ring.drain();
@@ -596,6 +598,7 @@ TEST("tracing.tracepoint_detach", "C5",
 	}
 	stop = true;
 	detaching.join();
+	bound.met(detached, "detaches during the race", lost);
 	EXPECT_EQ(lost, 0, "hits lost");
 	EXPECT_EQ(event.count(), (1 + batches) * HITS, "hits counted");
 }
