@@ -790,12 +790,12 @@ static void check_detach(bool on_other_cpu, uint64_t least)
 
 TEST_OF("hardware.nmi.detach.during", "C6",
 	"an accepted overflow is delivered when its NMI interrupts attach or detach",
-	check_detach(false, 20))
+	check_detach(false, 450))
 
 TEST_OF("hardware.nmi.detach.other_cpu", "C6",
 	"an accepted overflow is delivered when its NMI runs on another CPU during attach or "
 	"detach",
-	check_detach(true, 20))
+	check_detach(true, 9000))
 
 /*
  * NMIs interrupt bpf(2), which may hold locks that a program needs. Even if the registers are a

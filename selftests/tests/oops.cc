@@ -66,7 +66,7 @@ static void expect_progress(const std::atomic<uint64_t> &done, const std::atomic
 TEST("oops.modify_disable", "C15",
      "MODIFY_ATTRIBUTES and PR_TASK_PERF_EVENTS_DISABLE in one process do not deadlock")
 {
-	constexpr uint64_t LEAST = 20;
+	constexpr uint64_t LEAST = 5600;
 	auto &disabled = shared_with_children<std::atomic<uint64_t>>();
 	Child child([&] {
 		perf_event_attr attr = on_word();
