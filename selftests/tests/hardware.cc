@@ -795,7 +795,7 @@ TEST_OF("hardware.nmi.detach.during", "C6",
 TEST_OF("hardware.nmi.detach.other_cpu", "C6",
 	"an accepted overflow is delivered when its NMI runs on another CPU during attach or "
 	"detach",
-	check_detach(true, 9000))
+	check_detach(true, 3900))
 
 /*
  * NMIs interrupt bpf(2), which may hold locks that a program needs. Even if the registers are a

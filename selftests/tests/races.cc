@@ -512,6 +512,72 @@ TEST("races.attach", "C8",
 }
 
 /*
+ * The kernel disables the breakpoint while it moves it, so a hit may not be counted. The program
+ * accepts the hits of one of the two addresses.
+ */
+TEST("races.modify", "C9",
+     "a hit while another thread moves the breakpoint runs the program once at most, which sees "
+     "the address of the hit, and has the effects of its verdict once")
+{
+	constexpr uint64_t RACES = 400'000, BATCH = 100, LEAST = 20;
+	constexpr int SECONDS = 8;
+	const int there = two_cpus().there;
+	const perf_event_attr attrs[] = { breakpoint(hit), breakpoint(hit_other) };
+	Signals signals({ SETSIG });
+	Filter filter;
+	Event event(attrs[0]);
+	uint64_t hits = 0, wrong = 0, moved;
+
+	filter.returns_if(1, FILTER_ADDRESS, attrs[0].bp_addr);
+	event.async(SETSIG, gettid());
+	event.enable(filter);
+
+	const Bound bound(SECONDS, RACES, LEAST);
+	/* Hits @function; returns whether this had other effects than it may. */
+	const auto hit_wrongly = [&](void (*function)(uint64_t), bool accepted) {
+		const uint64_t runs = filter.runs(), sent = Signals::count(SETSIG);
+
+		function(hits++);
+
+		const uint64_t ran = filter.runs() - runs;
+
+		return ran > 1 || Signals::count(SETSIG) - sent != (accepted ? ran : 0);
+	};
+
+	{
+		Meanwhile moving(there, [&](uint64_t round) {
+			perf_event_attr attr = attrs[(round + 1) % 2];
+
+			attr.disabled = 0;
+			event.modify(attr);
+		});
+		const auto met = [&] { return std::min(moving.rounds(), filter.runs()); };
+
+		while (!wrong && !bound.reached(hits, met()))
+			for (uint64_t i = 0; i < BATCH; i++) {
+				wrong += hit_wrongly(hit, true);
+				wrong += hit_wrongly(hit_other, false);
+			}
+		moved = moving.rounds();
+	}
+	note("%lu calls, %lu hits, %lu signals, moved %lu times", hits, filter.runs(),
+	     Signals::count(SETSIG), moved);
+	EXPECT_EQ(wrong, 0, "hits with wrong effects");
+	EXPECT_EQ(event.count(), filter.runs(), "hits counted, as many as runs of the program");
+	bound.met(std::min(moved, filter.runs()), "hits of a breakpoint that moves", wrong);
+
+	/* The event is still what it was. */
+	perf_event_attr attr = attrs[0];
+	const uint64_t runs = filter.runs(), sent = Signals::count(SETSIG);
+
+	attr.disabled = 0;
+	event.modify(attr);
+	hit_times(HITS);
+	EXPECT_EQ(filter.runs() - runs, HITS, "runs of the program after the race");
+	EXPECT_EQ(Signals::count(SETSIG) - sent, HITS, "signals after the race");
+}
+
+/*
  * The lookup copies the value with bpf_prog_active incremented and preemption enabled. The larger
  * the value, the more likely the lookup is preempted during the copy.
  */
