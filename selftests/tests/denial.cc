@@ -2,12 +2,14 @@
 /* Denial of service by events and their programs: C15. */
 #include <fcntl.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 
 #include "lib/clock.h"
+#include "lib/gate.h"
 #include "tests/common.h"
 
 /* The fastest of @times hits, so that other load on the machine does not matter. */
@@ -204,4 +206,73 @@ TEST("denial.fault_loop", "C15",
 	note("%lu signals", signals_for_faults.load());
 	EXPECT_GT(signals_for_faults, 0, "signals for page faults");
 	EXPECT_LT(signals_for_faults, ENOUGH, "signals for page faults");
+}
+
+/* Not inlined: the first call faults in all code that the second one executes. */
+NOINLINE_NOCLONE static void enable_and_store(Event &event, volatile uint64_t *to)
+{
+	event.enable();
+	*to = 0;
+}
+
+static Event faults_with_address(uint64_t config, pid_t pid)
+{
+	perf_event_attr attr = software(config, 1);
+
+	attr.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_ADDR;
+	attr.exclude_kernel = attr.exclude_hv = 1;
+	return Event(attr, pid);
+}
+
+/*
+ * As in denial.fault_loop, the fault must be retried under mmap_lock, but the signal is SIGKILL. In
+ * a killed task the wait for that lock fails, and the kernel would take the fault for an invalid
+ * one.
+ */
+TEST("denial.fatal_fault", "C15",
+     "a task that the signal for its page fault kills exits without retrying the fault")
+{
+	if (kernel_before(6, 4))
+		unavailable("the kernel has no per-VMA locks (they came with 6.4)");
+
+	auto &address = shared_with_children<std::atomic<volatile uint64_t *>>();
+
+	for (bool fatal : { false, true }) {
+		Gate ready, go;
+		Child child([&] {
+			Event other(software(PERF_COUNT_SW_DUMMY));
+			Event kills(software(PERF_COUNT_SW_PAGE_FAULTS, 1));
+			const size_t page = sysconf(_SC_PAGESIZE);
+			void *ring = mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_SHARED,
+					  other.fd(), 0);
+			volatile uint64_t on_stack;
+
+			if (ring == MAP_FAILED)
+				setup_failed("mmap of a ring buffer", errno);
+			address = reinterpret_cast<volatile uint64_t *>(
+				&static_cast<perf_event_mmap_page *>(ring)->data_tail);
+			kills.async(SIGKILL, gettid());
+			ready.open();
+			go.pass();
+			enable_and_store(other, &on_stack);
+			enable_and_store(fatal ? kills : other, address);
+			return 0;
+		});
+
+		ready.pass();
+
+		Event begun = faults_with_address(PERF_COUNT_SW_PAGE_FAULTS, child.pid());
+		Event handled = faults_with_address(PERF_COUNT_SW_PAGE_FAULTS_MIN, child.pid());
+		Ring ring_of_begun(begun), ring_of_handled(handled);
+
+		begun.enable();
+		handled.enable();
+		go.open();
+		EXPECT_STATUS(child.wait(), fatal ? SIGKILL : 0, "the task that faults");
+		ring_of_begun.drain();
+		ring_of_handled.drain();
+		EXPECT_EQ(ring_of_begun.samples_at(address), 1, "page faults on the ring");
+		EXPECT_EQ(ring_of_handled.samples_at(address), fatal ? 0 : 1,
+			  "page faults on the ring that were handled");
+	}
 }
