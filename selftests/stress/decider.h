@@ -19,6 +19,7 @@ public:
 	int prog_fd() const { return loaded_.prog_fd(); }
 	bpf_program *program() const { return loaded_.program(); }
 	stress::stress__bss *globals() const { return loaded_->bss; }
+	uint64_t runs() const { return __atomic_load_n(&globals()->runs, __ATOMIC_RELAXED); }
 	uint64_t accepted() const
 	{
 		return __atomic_load_n(&globals()->accepted, __ATOMIC_RELAXED);

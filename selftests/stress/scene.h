@@ -76,6 +76,8 @@ public:
 	}
 	uint64_t caught() const { return Signals::count(SETSIG); }
 
+	/* Right after a hit: compares the signals so far, unless they may arrive later. */
+	void compare_signals();
 	/* Waits for all effects of a batch, so that no queue overflows in the next one. */
 	void finish_batch(bool blocked);
 	/* Waits for signals that may arrive after the hit, at least one if they are merged. */
@@ -99,7 +101,6 @@ public:
 	pid_t hitter = gettid();
 
 private:
-	void compare_signals();
 	void check(uint32_t effect, uint32_t unless, const char *what, uint64_t due,
 		   uint64_t actual);
 
