@@ -90,6 +90,7 @@ class Work(tree.Work):
     def cycles(self, count: int, module: pathlib.Path) -> typing.List[object]:
         """The command that loads and unloads the module @count times while breakpoints are hit on every CPU."""
         hits = module.with_name("hits")
+        hits.parent.mkdir(parents=True, exist_ok=True)
         if subprocess.call(["g++", "-std=gnu++20", "-O2", "-static", "-o", hits, PROGRAMS / "hits.cc", "-lbpf", "-lelf",
                             "-lz"]):
             die("scripts/livepatch/hits.cc does not compile")

@@ -203,7 +203,8 @@ tap_is() {
 	mkdir -p "$live" "$made/module"
 	echo '#define BUILD "Debian 6.1.9-1 of today"' >"$made/module/build.h"
 	touch "$made/perf_bpf_filter_livepatch.ko"
-	command_is g++ ''
+	# shellcheck disable=SC2016
+	command_is g++ 'while [ "$1" != -o ]; do shift; done; touch "$2"'
 	# shellcheck disable=SC2016
 	printf '%s\n' '#!/bin/bash' 'mkdir -p "$BUILD/livepatch/$1-mutant" && cd "$_" && touch perf_bpf_filter_livepatch.ko' \
 		'! grep -q "^Stops: " "$MUTANT" || { echo "cut: an address is left" && exit 1; }' >"$T/top/scripts/livepatch/build"
