@@ -56,32 +56,32 @@ static void race_detach(const Event &event, int there, uint64_t least, Batch bat
 	constexpr int SECONDS = 15;
 	Filter filter;
 	uint64_t hits = 0, lost = 0, detached;
-	std::optional<Bound> bound;
 
 	filter.returns(1);
 	filter.link(event).close();
+
+	const Bound first_half(race_seconds(SECONDS) / 2, RACES), bound(SECONDS, RACES, least);
+
 	{
 		Meanwhile detaching(there,
 				    [&](uint64_t) { must_link(filter.prog_fd(), event).close(); });
-		const auto race_in_batches_of = [&](uint64_t times) {
-			for (; !lost && !bound->reached(hits, detaching.rounds()); hits += times)
+		const auto race_in_batches_of = [&](uint64_t times, const Bound &until) {
+			for (; !lost && !until.reached(hits, detaching.rounds()); hits += times)
 				lost = batch(times);
 		};
 
 		{
 			const std::optional<Event> slow = slow_rcu_read_lock();
 
-			bound.emplace(race_seconds(SECONDS) / 2, RACES);
-			race_in_batches_of(10);
+			race_in_batches_of(10, first_half);
 		}
 		/* Now without it, so that hits are as fast as possible. */
-		bound.emplace(race_seconds(SECONDS) / 2, RACES, least);
-		race_in_batches_of(1000);
+		race_in_batches_of(1000, bound);
 		detached = detaching.rounds();
 	}
 	note("%lu of %lu hits lost, %lu detaches", lost, hits, detached);
 	EXPECT_EQ(lost, 0, "hits lost");
-	bound->met(detached, "detaches during the race", lost);
+	bound.met(detached, "detaches during the race", lost);
 	EXPECT_EQ(event.count(), hits, "hits counted");
 }
 
