@@ -686,11 +686,15 @@ struct CookieCounts {
 	uint64_t runs = 0, wrong = 0, attached = 0, met = 0;
 };
 
-/* Each program is always attached with the same cookie, which it reads twice, @ns apart. */
-static void race_cookies(CookieCounts *totals, int there, const Bound &bound, uint64_t batch,
-			 uint64_t ns)
+/*
+ * Each program is always attached with the same cookie, which it reads twice, @ns apart. Loading
+ * the programs is not part of the race.
+ */
+static Bound race_cookies(CookieCounts *totals, int there, int seconds, uint64_t races,
+			  uint64_t batch, uint64_t ns)
 {
 	constexpr int PROGRAMS = 3;
+	constexpr uint64_t LEAST = 20;
 	Filter filters[PROGRAMS] = { Filter(Program::CHECKS_COOKIE), Filter(Program::CHECKS_COOKIE),
 				     Filter(Program::CHECKS_COOKIE) };
 	Event event(breakpoint(hit));
@@ -709,6 +713,9 @@ static void race_cookies(CookieCounts *totals, int there, const Bound &bound, ui
 		filters[i].link(event).close();
 	}
 	event.enable();
+
+	const Bound bound(seconds, races, LEAST);
+
 	{
 		Meanwhile attaching(there, [&](uint64_t round) {
 			uint64_t i = round % PROGRAMS, before = filters[i].runs();
@@ -737,20 +744,19 @@ static void race_cookies(CookieCounts *totals, int there, const Bound &bound, ui
 	EXPECT_EQ(event.count(), hits, "hits counted");
 	totals->runs += runs;
 	totals->wrong += wrong;
+	return bound;
 }
 
 /* Slow programs still run when the next one is attached. Then make hits as fast as possible. */
 static void check_cookies()
 {
 	const int there = two_cpus().there;
-	constexpr uint64_t LEAST = 20;
 	CookieCounts totals;
 
-	race_cookies(&totals, there, Bound(3, 100'000, LEAST), 10, 200'000);
+	race_cookies(&totals, there, 3, 100'000, 10, 200'000);
 
-	const Bound bound(16, 1'000'000, LEAST);
+	const Bound bound = race_cookies(&totals, there, 16, 1'000'000, 1000, 0);
 
-	race_cookies(&totals, there, bound, 1000, 0);
 	note("%lu of %lu runs with a wrong cookie, %lu attachments", totals.wrong, totals.runs,
 	     totals.attached);
 	EXPECT_EQ(totals.wrong, 0, "runs that saw a cookie of another attachment");
