@@ -12,9 +12,11 @@ and the suite that were measured (null: unknown, so an older one):
 """
 import datetime
 import json
+import os
 import pathlib
 import re
 import subprocess
+import sys
 import typing
 
 from lab import BUILD, TOP, arch, base, die, replace, suite
@@ -140,7 +142,11 @@ def priced(other: str) -> typing.Dict[str, Entry]:
 
 
 def note(command: str, counts: typing.Optional[str], name: str, figure: typing.Union[float, str]) -> None:
-    """Writes the figure of a successful run to the build folder, for make results."""
+    """Writes the figure of a successful run to the build folder, for make results. A run with KSRC does not measure the
+    base."""
+    if os.environ.get("KSRC"):
+        print(f"{command}: not recorded, because KSRC is set", file=sys.stderr)
+        return
     folder = BUILD / "runs"
     folder.mkdir(parents=True, exist_ok=True)
     name = f"{name} {arch.ARCH.folder}".strip()
