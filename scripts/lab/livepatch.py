@@ -45,6 +45,10 @@ class Plan:
         return [*(self.series.folder / name for name in names if name not in self.without),
                 self.path.with_suffix(".patch")]
 
+    def digest(self) -> str:
+        """A hash of the plan and its patches."""
+        return base.digest([self.path, *self.patches()])
+
     def folders(self) -> typing.Dict[str, typing.List[str]]:
         """The folder of each object -> the names of its objects."""
         found: typing.Dict[str, typing.List[str]] = {}
@@ -80,7 +84,10 @@ class Work(tree.Work):
         super().__init__(one, BUILD / f"linux-{version[1]}/stock")
 
     def need(self, *_: str) -> None:
-        """Both kernels are Debian's, and the constructor has looked for the module."""
+        """Requires that the module has the current patches: build records their digest. Both kernels are Debian's."""
+        self.base.subject()  # hash the series now: it may be edited while the measurement runs
+        if tree.read(self.module.with_name(".patches-applied")).strip() != Plan(self.base.name).digest():
+            die(f"{self.module} was built from earlier patches; run make verify-live KERNEL={self.base.title} first")
 
     def loaded(self, command: typing.Iterable[object], module: typing.Optional[pathlib.Path] = None
                ) -> typing.List[object]:

@@ -363,6 +363,13 @@ kallsyms() {
 		ARCH=arm64 run "$SCRIPTS/$verb" 6.1.0-56-amd64
 		one_line "$verb: ARCH=arm64: this command supports only x86; leave out ARCH"
 	done
+	mkdir -p "$BUILD/livepatch/6.1.0-56-amd64/module"
+	echo '#define BUILD "Debian 6.1.9-1 of today"' >"$BUILD/livepatch/6.1.0-56-amd64/module/build.h"
+	touch "$BUILD/livepatch/6.1.0-56-amd64/perf_bpf_filter_livepatch.ko"
+	for verb in soak bench; do
+		run "$SCRIPTS/$verb" 6.1.0-56-amd64
+		one_line "$verb: *.ko was built from earlier patches; run make verify-live KERNEL=6.1.0-56-amd64 first"
+	done
 	run "$SCRIPTS/soak" 6.1.0-56-amd64 many
 	one_line "soak: N must be a number of at least 1, not 'many'"
 	run "$SCRIPTS/bench" --check 6.1.0-56-amd64
