@@ -392,7 +392,7 @@ class Mutant:
         self.dies, self.sed = found.get("Dies", "").split(), found.get("Sed")
         self.stops, self.hits = found.get("Stops", ""), found.get("Hits", "")
         if not (self.fails or self.runs or self.costs or self.dies or self.stops or self.hits):
-            die(f"{path}: no 'Fails:', 'Runs:' or 'Costs:' line")
+            die(f"{path}: says nothing that must happen (Fails:, Runs:, Costs:, Dies:, Stops: or Hits:)")
 
     def kills(self, tests: typing.Collection[str]) -> typing.List[str]:
         """The tests, of @tests, that must fail with it, or that run until the kernel prints a splat. A pattern that

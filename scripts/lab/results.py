@@ -142,10 +142,10 @@ def priced(other: str) -> typing.Dict[str, Entry]:
 
 
 def note(command: str, counts: typing.Optional[str], name: str, figure: typing.Union[float, str]) -> None:
-    """Writes the figure of a successful run to the build folder, for make results. A run with KSRC does not measure the
-    base."""
-    if os.environ.get("KSRC"):
-        print(f"{command}: not recorded, because KSRC is set", file=sys.stderr)
+    """Writes the figure of a successful run to the build folder, for make results. A run with KSRC or VERSION does not
+    measure the base."""
+    if other := next(filter(os.environ.get, ("KSRC", "VERSION")), None):
+        print(f"{command}: not recorded, because {other} is set", file=sys.stderr)
         return
     folder = BUILD / "runs"
     folder.mkdir(parents=True, exist_ok=True)

@@ -168,9 +168,12 @@ sys.exit(compare.judge("6.1", stock, patched, ["b"], pathlib.Path("out")))' "$@"
 	one_line "rules: a.b is in tests/b.cc; a.b is in tests/b_a.cc; a.b is in b/a.cc; a.b is in tests/ab.cc: *"
 }
 
-@test "results: a run with KSRC is not recorded, because it does not measure the base" {
+@test "results: a run with KSRC or VERSION is not recorded, because it does not measure the base" {
+	local set
 	prepare
-	(cd "$T/top" && . scripts/lib.sh && KSRC=$T lab note "make mutants" mutants 6.1 8) 2>"$T/said"
-	grep -q 'make mutants: not recorded, because KSRC is set$' "$T/said"
-	[ ! -e "$BUILD/runs" ]
+	for set in KSRC="$T" VERSION=6.1.8-1; do
+		(cd "$T/top" && export "${set?}" && . scripts/lib.sh && lab note "make mutants" mutants 6.1 8) 2>"$T/said"
+		grep -q "make mutants: not recorded, because ${set%%=*} is set$" "$T/said"
+		[ ! -e "$BUILD/runs" ]
+	done
 }
