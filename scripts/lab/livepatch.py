@@ -10,7 +10,7 @@ import subprocess
 import sys
 import typing
 
-from lab import BUILD, SCRIPTS, TOP, base, die, tree
+from lab import BUILD, SCRIPTS, TOP, base, die, printable, tree
 
 FOLDER = TOP / "patches/livepatch"
 PROGRAMS = SCRIPTS / "livepatch"
@@ -125,5 +125,9 @@ echo '== end'
                         *tree.PREEMPT, "--timeout", os.environ.get("TIMEOUT") or "3000")
         if ran.code:
             print("\n".join(ran.said()), file=sys.stderr)
+            # The next guest overwrites the console, and in CI nothing else remains.
+            splat = "".join(re.findall(r"^.*-\[ cut here \]-.*?-\[ end trace .*?\n", ran.console, re.M | re.S))
+            for line in splat.splitlines()[:100]:
+                print(f"# {printable(line)}", file=sys.stderr)
             sys.exit(ran.code)
         return ran.out

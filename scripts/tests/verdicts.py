@@ -24,10 +24,10 @@ def guest(tests: str, probe: typing.Iterable[str] = (), reasons: typing.Any = ()
     for part, rows in verdict.ROWS.items():
         run[part] = {row: {"title": row, "result": good} for row, (_, good, *_) in rows.items()}
     for row, _, word in (change.partition("=") for change in probe):
-        its = run["stops" if row in verdict.ROWS["stops"] else "effects"]
-        its[row] = {"title": row, "result": word}
+        results = run["stops" if row in verdict.ROWS["stops"] else "effects"]
+        results[row] = {"title": row, "result": word}
         if not word:
-            del its[row]
+            del results[row]
     return run
 
 
