@@ -6,7 +6,8 @@ with the live patch (6.1.0-56-amd64).
 results.json has three parts, each by subject. Each entry has the date, the commit, and in "of" the digest of the series
 and the suite that were measured (null: unknown, so an older one):
 
-  verify  tests passed and run, on stock and with the series; the same for each rule; hits lost in races
+  verify  tests passed and run, on stock and with the series; the same for each rule; hits lost in races;
+          how often both sides of each race met with the series
   bench   guest instructions on stock and with the series, by part and title
   runs    the figure of each other command, such as the number of mutants killed
 """
@@ -126,7 +127,7 @@ def verified(name: str) -> typing.Optional[Entry]:
         "skipped": sum(result == "skip" for result in results["patched"]["tests"].values()),
         "rules": {rule: [passed(results, kernel, rule) for kernel in ("stock", "patched")] for rule in rules
                   if passed(results, "patched", rule)},
-        "races": pairs(results, races)}
+        "races": pairs(results, races), "met": results["patched"].get("met", {})}
 
 
 def priced(other: str) -> typing.Dict[str, Entry]:
