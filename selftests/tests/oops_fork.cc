@@ -32,6 +32,7 @@ static pid_t fork_sharing_files(const pid_t *used_pid)
 }
 
 static constexpr int FORK_SECONDS = 10;
+static constexpr uint64_t LEAST = 20; /* forks and detaches during the race */
 
 /* Forks until the race of @detached against the forks is over. */
 static void fork_during(const Bound &bound, const std::atomic<uint64_t> &detached)
@@ -62,7 +63,7 @@ enum class Forker {
 	CHILD, /* a child, which holds another mutex */
 };
 
-static void race_fork(Forker forker, uint64_t least)
+static void race_fork(Forker forker)
 {
 	const Cpus cpus = two_cpus();
 	Event event(inherited(breakpoint(hit)));
@@ -78,7 +79,7 @@ static void race_fork(Forker forker, uint64_t least)
 		/* Create the child before the link: it would inherit the descriptor of the link. */
 		if (forker == Forker::CHILD)
 			child.emplace([&] {
-				fork_during(Bound(FORK_SECONDS, UINT64_MAX, least), detached);
+				fork_during(Bound(FORK_SECONDS, UINT64_MAX, LEAST), detached);
 				return 0;
 			});
 
@@ -97,14 +98,14 @@ static void race_fork(Forker forker, uint64_t least)
 		if (child)
 			EXPECT_STATUS(child->wait(), 0, "the child");
 		else
-			fork_during(Bound(FORK_SECONDS, UINT64_MAX, least), detached);
+			fork_during(Bound(FORK_SECONDS, UINT64_MAX, LEAST), detached);
 	}
 	note("%lu detaches", detached.load());
 }
 
 TEST_OF("oops.detach_fork.task", "C8", "closing a link is safe while the task of its event forks",
-	race_fork(Forker::TASK, 20))
+	race_fork(Forker::TASK))
 
 TEST_OF("oops.detach_fork.child", "C8",
 	"closing a link is safe while a child that inherited the event forks",
-	race_fork(Forker::CHILD, 20))
+	race_fork(Forker::CHILD))

@@ -163,18 +163,17 @@ static const struct Shared {
 	const char *name, *title;
 	void (*churn)(Churn &churn);
 	Hits hits;
-	uint64_t least; /* preemptions of the task in bpf(2) */
 	bool of_faults = false; /* the hits are page faults, not accesses to a watchpoint */
 } shared_maps[] = {
-	{ "hash", "a hash map", churn_hash, write_watched, 20 },
-	{ "lru_hash", "an LRU hash map", churn_hash, write_watched, 20 },
-	{ "lpm_trie", "an LPM trie", churn_trie, write_watched, 20 },
-	{ "queue", "a queue", churn_queue, write_watched, 20 },
-	{ "stack", "a stack", churn_queue, write_watched, 20 },
-	{ "ringbuf", "a BPF ring buffer", churn_other_map, write_watched, 20 },
-	{ "stack_map", "a map of stack traces", churn_stacks, write_watched, 20 },
-	{ "build_ids", "a map of stack traces with build IDs", churn_stacks, fault, 20, true },
-	{ "task_storage", "task storage", churn_tasks, write_watched, 20 },
+	{ "hash", "a hash map", churn_hash, write_watched },
+	{ "lru_hash", "an LRU hash map", churn_hash, write_watched },
+	{ "lpm_trie", "an LPM trie", churn_trie, write_watched },
+	{ "queue", "a queue", churn_queue, write_watched },
+	{ "stack", "a stack", churn_queue, write_watched },
+	{ "ringbuf", "a BPF ring buffer", churn_other_map, write_watched },
+	{ "stack_map", "a map of stack traces", churn_stacks, write_watched },
+	{ "build_ids", "a map of stack traces with build IDs", churn_stacks, fault, true },
+	{ "task_storage", "task storage", churn_tasks, write_watched },
 };
 
 /* The program in_NAME and the map NAME of shared.bpf.c. */
@@ -254,7 +253,7 @@ static uint64_t cpu_time_of(std::thread &thread)
 
 static void check_shared(const Shared &shared)
 {
-	constexpr uint64_t ENOUGH = 100'000;
+	constexpr uint64_t ENOUGH = 100'000, LEAST = 20;
 	constexpr double SECONDS = 9;
 	const int cpu = usable_cpus().front();
 	Sharing program(shared.name);
@@ -285,7 +284,7 @@ static void check_shared(const Shared &shared)
 		Ring ring(event);
 
 		event.enable(program);
-		bound.emplace(SECONDS, ENOUGH, shared.least);
+		bound.emplace(SECONDS, ENOUGH, LEAST);
 		while (program.globals()->runs >= counted && !bound->reached(hits, preemptions)) {
 			usleep(50 + hits % 201);
 			/* The task is nearly always in bpf(). It was preempted if it ran. */
