@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The cookie that a program sees in children: C7. */
+/* The cookie that a program sees in children, and that a link reports: C7. */
+#include <bpf/bpf.h>
+
 #include <cerrno>
 #include <thread>
 
@@ -115,4 +117,42 @@ TEST("cookie.refused", "C7",
 	hit_times(HITS);
 	EXPECT_EQ(filter.runs(), 2 * HITS, "runs of the program");
 	EXPECT_EQ(filter.snapshot().wrong_cookies, 0, "runs that saw a wrong cookie");
+}
+
+/* struct bpf_link_info for a perf event, as in include/uapi/linux/bpf.h since Linux 6.9. */
+struct EventLinkInfo {
+	uint32_t type, id, prog_id;
+	uint64_t : 0;
+	uint32_t kind; /* enum bpf_perf_event_type */
+	uint64_t config;
+	uint32_t attr_type;
+	uint64_t cookie;
+};
+
+static uint64_t cookie_in_info(const Fd &link)
+{
+	EventLinkInfo info = {};
+	uint32_t size = sizeof(info);
+
+	if (bpf_obj_get_info_by_fd(link.get(), &info, &size))
+		setup_failed("bpf_obj_get_info_by_fd", errno);
+	if (!info.cookie && kernel_before(6, 9))
+		unavailable("bpf_link_info has no cookie (it came with 6.9)");
+	return info.cookie;
+}
+
+TEST("cookie.link_info", "C7",
+     "bpf_link_info has the cookie of each attachment, also after a program was replaced")
+{
+	Filter filter(Program::CHECKS_COOKIE);
+	Event event(breakpoint(hit)), other(breakpoint(hit_other));
+	Fd link = must_link(filter, event, COOKIE);
+	const Fd link_of_other = must_link(filter, other, COOKIE + 1);
+
+	EXPECT_HEX(cookie_in_info(link), COOKIE, "the cookie of the first link");
+	EXPECT_HEX(cookie_in_info(link_of_other), COOKIE + 1, "the cookie of the second link");
+	link.close();
+	link = must_link(filter, event, COOKIE + 2);
+	EXPECT_HEX(cookie_in_info(link), COOKIE + 2, "the cookie of the new link");
+	EXPECT_HEX(cookie_in_info(link_of_other), COOKIE + 1, "the cookie of the other link");
 }

@@ -1,8 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Debuggers that use ptrace(2) on a task that also hits a filtered breakpoint: C12. */
+#include <elf.h>
+#include <sys/uio.h>
 #include <sys/user.h>
 
+#ifdef __aarch64__
+#include <asm/ptrace.h>
+#endif
+
 #include <cerrno>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 
@@ -52,19 +59,68 @@ TEST("debuggers.singlestep", "C12",
 	EXPECT_EQ(runs, HITS, "runs of the program");
 }
 
-#ifdef __x86_64__
+/* What ptrace(2) sets, as gdb does for a hardware breakpoint or a watchpoint of 8 bytes. */
+struct PtraceBreakpoint {
+	const volatile void *addr;
+	Access access; /* EXECUTE or WRITE */
+};
+
+#if defined(__x86_64__)
+
+constexpr bool PTRACE_STOPS_AGAIN = false; /* at the same hit, when the tracee continues */
+
 static unsigned long debug_register(int n)
 {
 	return offsetof(struct user, u_debugreg) + n * sizeof(long);
 }
 
-/* Sets a breakpoint by ptrace(2), as gdb does for hardware breakpoints and watchpoints. */
-static void set_debug_register(pid_t pid, const volatile void *addr, unsigned long dr7)
+static void set_breakpoint(const Tracee &tracee, const PtraceBreakpoint &b, bool on = true)
 {
-	if (ptrace(PTRACE_POKEUSER, pid, debug_register(0), addr) ||
-	    ptrace(PTRACE_POKEUSER, pid, debug_register(7), dr7))
+	constexpr unsigned long DR7_EXECUTE = 0x1, DR7_WRITE_8 = 0x90001;
+	const unsigned long dr7 = b.access == Access::EXECUTE ? DR7_EXECUTE : DR7_WRITE_8;
+
+	if (ptrace(PTRACE_POKEUSER, tracee.pid(), debug_register(0), b.addr) ||
+	    ptrace(PTRACE_POKEUSER, tracee.pid(), debug_register(7), on ? dr7 : 0))
 		setup_failed("PTRACE_POKEUSER u_debugreg", errno);
 }
+
+static bool is_at_breakpoint(const Tracee &tracee)
+{
+	constexpr unsigned long DR6_TRAP_0 = 1;
+
+	return tracee.has_stopped_by(SIGTRAP) &&
+	       ptrace(PTRACE_PEEKUSER, tracee.pid(), debug_register(6), nullptr) & DR6_TRAP_0;
+}
+
+#elif defined(__aarch64__)
+
+constexpr bool PTRACE_STOPS_AGAIN = true;
+
+static void set_breakpoint(const Tracee &tracee, const PtraceBreakpoint &b, bool on = true)
+{
+	/* The encoding of asm/hw_breakpoint.h, for EL0: length << 5 | type << 3 | enabled */
+	constexpr uint32_t EXECUTE_4 = 0xf << 5 | 1, WRITE_8 = 0xff << 5 | 2 << 3 | 1;
+	const bool executes = b.access == Access::EXECUTE;
+	user_hwdebug_state state = {};
+	iovec first = { &state, offsetof(user_hwdebug_state, dbg_regs[1]) };
+
+	state.dbg_regs[0].addr = reinterpret_cast<uintptr_t>(b.addr);
+	state.dbg_regs[0].ctrl = (executes ? EXECUTE_4 : WRITE_8) & ~uint32_t(!on);
+	if (ptrace(PTRACE_SETREGSET, tracee.pid(), executes ? NT_ARM_HW_BREAK : NT_ARM_HW_WATCH,
+		   &first))
+		setup_failed("PTRACE_SETREGSET", errno);
+}
+
+static bool is_at_breakpoint(const Tracee &tracee)
+{
+	siginfo_t info = {};
+
+	return tracee.has_stopped_by(SIGTRAP) &&
+	       !ptrace(PTRACE_GETSIGINFO, tracee.pid(), nullptr, &info) &&
+	       info.si_code == TRAP_HWBKPT;
+}
+
+#endif
 
 static volatile uint64_t watched, next_word;
 
@@ -78,22 +134,24 @@ static int hit_and_write()
 	return 0;
 }
 
-static constexpr unsigned long DR7_EXECUTE = 0x1, DR7_WRITE_8 = 0x90001, DR6_TRAP_0 = 1;
-
 /* The ptrace breakpoint must stop the tracee although a program rejects the event's hits. */
 static const struct Ptraced {
 	const char *name, *says;
 	int (*body)();
-	const volatile void *addr;
-	unsigned long dr7;
+	PtraceBreakpoint breakpoint;
 } ptraced[] = {
-	{ "ptrace", "a ptrace breakpoint stops a tracee that also hits a filtered breakpoint",
-	  hit_both, reinterpret_cast<const void *>(hit_other), DR7_EXECUTE },
+	{ "ptrace",
+	  "a ptrace breakpoint stops a tracee that also hits a filtered breakpoint",
+	  hit_both,
+	  { reinterpret_cast<const void *>(hit_other), Access::EXECUTE } },
 	{ "ptrace_same",
-	  "a ptrace breakpoint at the address of a filtered breakpoint stops the tracee", hit_both,
-	  reinterpret_cast<const void *>(hit), DR7_EXECUTE },
-	{ "ptrace_watch", "a ptrace watchpoint stops a tracee that also hits a filtered breakpoint",
-	  hit_and_write, &watched, DR7_WRITE_8 },
+	  "a ptrace breakpoint at the address of a filtered breakpoint stops the tracee",
+	  hit_both,
+	  { reinterpret_cast<const void *>(hit), Access::EXECUTE } },
+	{ "ptrace_watch",
+	  "a ptrace watchpoint stops a tracee that also hits a filtered breakpoint",
+	  hit_and_write,
+	  { &watched, Access::WRITE } },
 };
 
 static void check_ptraced(const Ptraced &p)
@@ -101,7 +159,7 @@ static void check_ptraced(const Ptraced &p)
 	Filter filter;
 	Tracee tracee(p.body);
 
-	set_debug_register(tracee.pid(), p.addr, p.dr7);
+	set_breakpoint(tracee, p.breakpoint);
 
 	Event event(breakpoint(hit), tracee.pid());
 	Ring ring(event);
@@ -110,9 +168,14 @@ static void check_ptraced(const Ptraced &p)
 	event.enable(filter);
 	while (tracee.resume(PTRACE_CONT)) {
 		stops++;
-		at_breakpoint += tracee.has_stopped_by(SIGTRAP) &&
-				 ptrace(PTRACE_PEEKUSER, tracee.pid(), debug_register(6), nullptr) &
-					 DR6_TRAP_0;
+		if (!is_at_breakpoint(tracee))
+			continue;
+		at_breakpoint++;
+		if (PTRACE_STOPS_AGAIN) {
+			set_breakpoint(tracee, p.breakpoint, false);
+			tracee.resume(PTRACE_SINGLESTEP);
+			set_breakpoint(tracee, p.breakpoint);
+		}
 	}
 	ring.drain();
 	EXPECT_STATUS(tracee.status(), 0, "the tracee");
@@ -123,6 +186,7 @@ static void check_ptraced(const Ptraced &p)
 	EXPECT_EQ(ring.samples(), 0, "samples");
 }
 
+#ifdef __x86_64__
 static void check_gdb()
 {
 	static volatile uint64_t go;
@@ -165,7 +229,7 @@ static void check_gdb()
 	EXPECT_EQ(filter.runs(), HITS, "runs of the program");
 }
 
-static const bool added_debuggers = [] {
+static const bool added_gdb = [] {
 	/*
 	 * With KASAN gdb takes 40 s to start, because it reads all files over 9p. Its
 	 * commands use addresses, so that it need not read debug information.
@@ -174,9 +238,13 @@ static const bool added_debuggers = [] {
 		   "a gdb watchpoint sees every change in a task that also hits a filtered "
 		   "breakpoint",
 		   check_gdb, 120 });
+	return true;
+}();
+#endif
+
+static const bool added_ptraced = [] {
 	for (const Ptraced &p : ptraced)
 		add_test({ std::string("debuggers.") + p.name, "C12", p.says,
 			   [&p] { check_ptraced(p); } });
 	return true;
 }();
-#endif

@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
+#include <deque>
 #include <iterator>
 #include <optional>
 #include <thread>
@@ -191,4 +193,65 @@ TEST("life.slots.together", "C15",
 	EXPECT_EQ(opened, rounds, "breakpoints opened, one per round");
 	bound.met(rounds, "rounds", opened != rounds);
 	EXPECT_EQ(breakpoints_left(), all, "breakpoints available afterwards");
+}
+
+/* An instruction for each breakpoint: x86 has 4, arm64 up to 16 (ARM_MAX_BRP). */
+constexpr int MOST = 16;
+
+asm(".pushsection .text\n"
+    ".globl row_of_nops\n"
+    ".balign 16\n"
+    "row_of_nops:\n"
+    ".rept 16\n"
+    "nop\n"
+    ".endr\n"
+    "ret\n"
+    ".popsection\n");
+
+extern "C" void row_of_nops();
+
+TEST("life.slots.all", "C1",
+     "if all breakpoints of the CPU are on consecutive instructions, each obeys its own program")
+{
+	struct Breakpoint {
+		explicit Breakpoint(int i)
+			: event(attr(i))
+		{
+		}
+		static perf_event_attr attr(int i)
+		{
+			return breakpoint(Access::EXECUTE,
+					  reinterpret_cast<const char *>(row_of_nops) +
+						  i * INSTRUCTION_ALIGNMENT,
+					  EXECUTE_LENGTH);
+		}
+
+		Event event;
+		Ring ring{ event };
+		Filter filter;
+	};
+	/* Every other program accepts. */
+	const auto accepts = [](size_t i) { return i % 2; };
+	Signals signals({ SETSIG });
+	std::deque<Breakpoint> all;
+
+	all.emplace_back(0); /* skips the test without breakpoints */
+	while (all.size() < MOST && open_event(Breakpoint::attr(all.size())).valid())
+		all.emplace_back(all.size());
+	if (all.size() < MOST && errno != ENOSPC)
+		setup_failed("perf_event_open", errno);
+	for (size_t i = 0; i < all.size(); i++) {
+		all[i].filter.returns(accepts(i));
+		all[i].event.async(SETSIG, gettid());
+		all[i].event.enable(all[i].filter);
+	}
+	for (uint64_t i = 0; i < HITS; i++)
+		row_of_nops();
+	for (size_t i = 0; i < all.size(); i++) {
+		all[i].ring.drain();
+		expect_hits(all[i].event, all[i].filter, HITS);
+		EXPECT_EQ(all[i].ring.samples(), accepts(i) ? HITS : 0, "samples");
+	}
+	note("%zu breakpoints", all.size());
+	EXPECT_EQ(Signals::count(SETSIG), all.size() / 2 * HITS, "signals");
 }

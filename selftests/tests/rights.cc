@@ -307,6 +307,49 @@ TEST("rights.signals", "C15", "the signals of a filtered event reach no process 
 	EXPECT_EQ(Signals::count(SETSIG), 0, "signals to root");
 }
 
+/* The kernel checks the rights to send a signal at each hit: sigio_perm() in fs/fcntl.c. */
+TEST("rights.signals.owner", "C15",
+     "a filtered event sends no signal to its owner after the owner has changed to another user")
+{
+	constexpr uid_t OTHER_USER = NOBODY - 1;
+	Filter filter;
+
+	for (auto &verdict : verdicts) {
+		auto &received = shared_with_children<std::atomic<uint64_t>>();
+		Gate ready, change, changed, end;
+		Child owner([&] {
+			Signals signals({ SETSIG });
+
+			become(NOBODY, cap(CAP_SETUID) | cap(CAP_SETGID));
+			ready.open();
+			change.pass();
+			received = Signals::count(SETSIG);
+			become(OTHER_USER, 0);
+			changed.open();
+			end.pass();
+			return int(Signals::count(SETSIG) - received);
+		});
+
+		ready.pass();
+		without_rights([&] {
+			Event event(breakpoint(hit));
+
+			event.async(SETSIG, F_OWNER_PID, owner.pid());
+			enable(event, filter, verdict);
+			hit_times(HITS);
+			change.open();
+			changed.pass();
+			hit_times(HITS);
+			EXPECT_EQ(event.count(), 2 * HITS, "hits counted");
+		});
+		end.open();
+		EXPECT_STATUS(owner.wait(), 0, "the owner, which received no further signal");
+		/* The signals of rejected hits are the subject of rule C1. */
+		if (verdict.delivers())
+			EXPECT_EQ(received, HITS, "signals before the change");
+	}
+}
+
 /* This process writes @times, and so does the kernel. */
 static void write_twice(uint64_t times)
 {
