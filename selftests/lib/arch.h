@@ -17,6 +17,7 @@ constexpr bool STOPS_BEFORE_ACCESS = false; /* a watchpoint hits after the acces
 /* The signal frame of a hit has RF set, so a task that returns from it does not hit again. */
 constexpr bool SIGRETURN_SKIPS_HIT = true;
 constexpr bool WATCHES_KERNEL = true; /* the kernel's accesses to user memory hit watchpoints */
+constexpr bool TASK_BREAKPOINTS_IN_KERNEL = true; /* a task's event may be on a kernel function */
 /*
  * Whether a breakpoint right after an instruction that the kernel emulates is hit. On x86 it is
  * not: the kernel advances ip and leaves RF set.
@@ -86,6 +87,7 @@ constexpr size_t INSTRUCTION_ALIGNMENT = 4;
 constexpr bool STOPS_BEFORE_ACCESS = true;
 constexpr bool SIGRETURN_SKIPS_HIT = false; /* only with the series */
 constexpr bool WATCHES_KERNEL = false; /* see watchpoint_report() in arch/arm64/kernel */
+constexpr bool TASK_BREAKPOINTS_IN_KERNEL = false; /* see hw_breakpoint_arch_parse() there */
 constexpr bool HITS_AFTER_EMULATED = true;
 constexpr bool DEFERS_CALLCHAINS = false;
 constexpr uint64_t FIRST_ARGUMENT = 1; /* PERF_REG_ARM64_X0 */

@@ -8,6 +8,8 @@
 #include "tests/cells.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -91,6 +93,13 @@ const Kind kinds[] = {
 		  return sampling(breakpoint(Access::WRITE, with.word, 1), false);
 	  },
 	  read_into_word },
+	{ "kernel_text", "breakpoint on a kernel function",
+	  [] {
+		  if (!TASK_BREAKPOINTS_IN_KERNEL)
+			  unavailable("the kernel has no breakpoints of a task in its own text");
+		  return breakpoint_in_kernel(SYSCALL_SYMBOL("getpriority"));
+	  },
+	  [] { syscall(SYS_getpriority, PRIO_PROCESS, 0); } },
 	{ "cpu_clock", "CPU clock",
 	  [] { return sampling(software(PERF_COUNT_SW_CPU_CLOCK, TICK), false); }, tick, false },
 	{ "task_clock", "task clock",
@@ -604,6 +613,17 @@ const bool added = [] {
 				 [&] { check_place(kind, where); });
 		}
 	}
+	/* Of a batch only the last record overflows, by the same call as without batches. */
+	for (const Effect &effect : effects)
+		all().push_back({ "effect", "batch", effect.id,
+				  effect.seen == &Observed::samples
+					  ? "hardware.batch.rejected"
+					  : std::string("cells.effect.nmi.") + effect.id,
+				  "" });
+	for (const Placement &where : placements)
+		all().push_back({ "place", "batch", where.name,
+				  where.compat ? "" : std::string("cells.place.nmi.") + where.name,
+				  where.compat ? OF_KERNEL : "" });
 	for (const Effect &effect : effects)
 		for (const Moment &moment : moments)
 			add_cell("moment", effect.id, moment.name,
