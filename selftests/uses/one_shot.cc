@@ -8,7 +8,7 @@
  *
  * Recipe: for each thread, open a breakpoint with sample_period 1, O_ASYNC, F_SETSIG to SIGPROF and
  * F_SETOWN_EX to the thread, and arm it with PERF_EVENT_IOC_REFRESH(1). The handler reads the count
- * of siginfo's si_fd, then does PERF_EVENT_IOC_RESET and PERF_EVENT_IOC_REFRESH(1). From 6.16 on, a
+ * of siginfo's si_fd, then does PERF_EVENT_IOC_RESET and PERF_EVENT_IOC_REFRESH(1). From 6.17 on, a
  * kernel without the series ignores all hits but the first, unless a PERF_EVENT_IOC_PERIOD follows.
  */
 #include <sys/ioctl.h>
