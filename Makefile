@@ -67,13 +67,13 @@ verify:
 	@scripts/verify $(call arg,$(BASE))
 
 stock:
-	@scripts/stock $(call arg,$(KERNEL))
+	@scripts/prove/stock $(call arg,$(KERNEL))
 
 # verify leaves out gdb.*, which takes minutes. On 5.10, which has no attr.sigtrap, perf_bpf_gdb passes on all packets.
 matrix:
 	@bases=$$(/usr/bin/python3 -B scripts/lab make at-hand) || exit; code=0; for base in $$bases; do \
-		scripts/verify --each-oops $$base || code=1; $(X86) scripts/kabi $$base || code=1; \
-		$(X86) scripts/bench --check $$base || code=1; \
+		scripts/verify --each-oops $$base || code=1; $(X86) scripts/prove/kabi $$base || code=1; \
+		$(X86) scripts/prove/bench --check $$base || code=1; \
 		[ $$base = 5.10 ] || $(X86) scripts/try --record $$base 'gdb.*' || code=1; done; \
 		$(X86) scripts/verify live || code=1; \
 		scripts/matrix && exit $$code
@@ -83,49 +83,49 @@ check:
 
 series-check:
 	@scripts/deps --for check
-	@scripts/series-check --full $(call arg,$(BASE))
+	@scripts/prove/series-check --full $(call arg,$(BASE))
 
 prefixes:
 	@scripts/deps
-	@scripts/prefixes $(call arg,$(BASE))
+	@scripts/prove/prefixes $(call arg,$(BASE))
 
 dist:
-	@scripts/dist $(call arg,$(BASE))
+	@scripts/ship/dist $(call arg,$(BASE))
 
 labs:
-	@scripts/labs
+	@scripts/ship/labs
 
 try:
 	@scripts/try $(call arg,$(BASE)) $(foreach test,$(TEST),$(call arg,$(test)))
 
 mutants:
-	@$(if $(GENERATED),scripts/generate-mutants,scripts/mutants) $(call arg,$(BASE)) $(call arg,$(GENERATED))
+	@$(if $(GENERATED),scripts/prove/generate-mutants,scripts/prove/mutants) $(call arg,$(BASE)) $(call arg,$(GENERATED))
 
 debug:
-	@scripts/debug $(call arg,$(BASE))
+	@scripts/prove/debug $(call arg,$(BASE))
 
 kabi:
-	@scripts/kabi $(call arg,$(BASE))
+	@scripts/prove/kabi $(call arg,$(BASE))
 
 peers:
-	@scripts/peers $(call arg,$(BASE))
+	@scripts/prove/peers $(call arg,$(BASE))
 
 bench:
 	@scripts/deps
-	@scripts/bench
+	@scripts/prove/bench
 
 soak:
-	@scripts/soak $(call arg,$(BASE)) $(call arg,$(N))
+	@scripts/prove/soak $(call arg,$(BASE)) $(call arg,$(N))
 
 faults:
-	@scripts/faults $(call arg,$(BASE))
+	@scripts/prove/faults $(call arg,$(BASE))
 
 stress:
 	@scripts/deps
-	@scripts/stress $(call arg,$(BASE)) $(call arg,$(MINUTES))
+	@scripts/prove/stress $(call arg,$(BASE)) $(call arg,$(MINUTES))
 
 fuzz:
-	@scripts/fuzz $(call arg,$(BASE)) $(call arg,$(CALLS))
+	@scripts/prove/fuzz $(call arg,$(BASE)) $(call arg,$(CALLS))
 
 apply:
 	@$(if $(KSRC),,echo 'make apply: KSRC is not set; run make apply KSRC=/path/to/linux' >&2; exit 2)
@@ -141,10 +141,10 @@ verify-live:
 	@scripts/verify $(call arg,$(or $(KERNEL),live))
 
 results:
-	@scripts/results
+	@scripts/ship/results
 
 version:
-	@scripts/version
+	@scripts/ship/version
 
 fetch:
 	@scripts/fetch $(call arg,$(BASE)) $(call arg,$(VERSION))

@@ -40,7 +40,7 @@ case "${1:-}" in
 	sed -n '3,/^[^#]/s/^# \{0,1\}//p' "$0"
 	exit
 	;;
---version) exec "$TOP/scripts/version" ;;
+--version) exec "$TOP/scripts/ship/version" ;;
 esac
 
 # lab QUESTION [ARGUMENT...]: asks the readers, see lab/__main__.py

@@ -52,7 +52,7 @@ def later(message: object) -> typing.NoReturn:
 
 class Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: typing.Any) -> typing.NoReturn:
-        sys.exit(subprocess.run([SCRIPTS / "version"]).returncode)
+        sys.exit(subprocess.run([SCRIPTS / "ship/version"]).returncode)
 
 
 class Arguments(argparse.ArgumentParser):

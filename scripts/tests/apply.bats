@@ -268,7 +268,7 @@ exec /usr/bin/rsync "$@"'
 	PART=speed run "$SCRIPTS/apply" "$T/series" "$T/tree"
 	[ "$status" -eq 1 ]
 	one_line "apply: PART=speed: no such part (available: feature)"
-	PART=feature run "$SCRIPTS/series-check" 6.1
+	PART=feature run "$SCRIPTS/prove/series-check" 6.1
 	[ "$status" -eq 1 ]
 	one_line "series-check: PART= is for make apply, verify and dist; leave it out"
 }

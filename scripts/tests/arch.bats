@@ -34,16 +34,16 @@ print(" ".join(sorted(base.find("6.1").stock_fails())))' "$T/top/scripts"
 @test "arch: an unknown architecture is refused" {
 	ARCH=armm64 run "$SCRIPTS/verify" 6.1
 	one_line "verify: no such architecture: armm64 (available: arm64 x86)"
-	for verb in try debug kabi peers soak prefixes; do
+	for verb in try prove/{debug,kabi,peers,soak,prefixes}; do
 		ARCH=armm64 run "$SCRIPTS/$verb" 6.1
-		one_line "$verb: no such architecture: armm64 *"
+		one_line "${verb#*/}: no such architecture: armm64 *"
 	done
 }
 
 @test "arch: a command for x86 only refuses another architecture before it starts" {
-	for verb in kabi faults peers labs; do
+	for verb in prove/{kabi,faults,peers} ship/labs; do
 		ARCH=arm64 run "$SCRIPTS/$verb" 6.1
-		one_line "$verb: ARCH=arm64: this command supports only x86; leave out ARCH"
+		one_line "${verb#*/}: ARCH=arm64: this command supports only x86; leave out ARCH"
 	done
 }
 

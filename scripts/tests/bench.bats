@@ -45,7 +45,7 @@ committed() {
 }
 
 checks() {
-	run "$SCRIPTS/bench-report" --check "$T/patches/expect/linux-6.1/instructions" "6.1=$T/w"
+	run "$SCRIPTS/prove/bench-report" --check "$T/patches/expect/linux-6.1/instructions" "6.1=$T/w"
 }
 
 # The kernels, and the figures of their guests and of this machine.
@@ -74,48 +74,48 @@ built() {
 }
 
 @test "bench: an unknown base or option, and --check without a base, are refused" {
-	run "$SCRIPTS/bench" 4.19
+	run "$SCRIPTS/prove/bench" 4.19
 	one_line "bench: no such base: 4.19 (available:*6.1*"
-	run "$SCRIPTS/bench" --check 4.19
+	run "$SCRIPTS/prove/bench" --check 4.19
 	one_line "bench: no such base: 4.19 (available:*6.1*"
-	run "$SCRIPTS/bench" --frob
+	run "$SCRIPTS/prove/bench" --frob
 	one_line "usage: bench *"
 	[ "$status" -eq 2 ]
 	for mode in --check --record; do
-		run "$SCRIPTS/bench" $mode
+		run "$SCRIPTS/prove/bench" $mode
 		one_line "usage: bench *$mode takes one BASE)"
-		run "$SCRIPTS/bench" $mode 6.1 6.12
+		run "$SCRIPTS/prove/bench" $mode 6.1 6.12
 		one_line "usage: bench *$mode takes one BASE)"
 	done
 }
 
 @test "bench: if no kernel is built, fails and downloads nothing" {
 	command_is apt-get 'echo "$*" >>"'"$T"'/downloads"; exit 1'
-	run "$SCRIPTS/bench"
+	run "$SCRIPTS/prove/bench"
 	one_line "bench: no kernels are built; run make verify BASE=6.1 first"
-	run "$SCRIPTS/bench" 6.12
+	run "$SCRIPTS/prove/bench" 6.12
 	one_line "bench: no kernels are built for 6.12; run make verify BASE=6.12 first"
 	[ ! -e "$T/downloads" ]
 	built
 	rm -r "$BUILD/linux-6.1.9-1/patched/obj"
-	run "$SCRIPTS/bench" 6.1
+	run "$SCRIPTS/prove/bench" 6.1
 	one_line "bench: no kernels are built for 6.1; run make verify BASE=6.1 first"
 }
 
 @test "bench: builds the stock kernel if verify did not, except with --quick" {
 	built
 	rm -r "$BUILD/linux-6.1.9-1/stock/obj"
-	run "$SCRIPTS/bench" 6.1
+	run "$SCRIPTS/prove/bench" 6.1
 	one_line "build: $BUILD/linux-6.1.9-1/stock is not a kernel tree *"
-	run "$SCRIPTS/bench" --quick 6.1
+	run "$SCRIPTS/prove/bench" --quick 6.1
 	one_line "usage: bench *goes with --check?"
-	run "$SCRIPTS/bench" --check --quick 6.1
+	run "$SCRIPTS/prove/bench" --check --quick 6.1
 	[[ $output != *"is not a kernel tree"* ]]
 }
 
 @test "bench: measures both kernels, and writes a table and JSON" {
 	built
-	run "$SCRIPTS/bench"
+	run "$SCRIPTS/prove/bench"
 	[ "$status" -eq 0 ]
 	[[ ${lines[0]} =~ ^\ +6.1$ ]]
 	[[ ${lines[1]} =~ \ stock\ +series$ ]]
@@ -128,7 +128,7 @@ assert b['patched']['ways']['rejects']['p50'] == 600 and b['stock']['ways']['rej
 @test "bench: seven bases are printed as two tables of at most 100 columns" {
 	guest stock "gcc 12" sampling=600 rejects=676
 	guest patched "gcc 12" sampling=600 rejects=600
-	run "$SCRIPTS/bench-report" 5.10="$T/w" 5.15="$T/w" 6.1="$T/w" 6.6="$T/w" 6.12="$T/w" 6.18="$T/w" 7.3="$T/w"
+	run "$SCRIPTS/prove/bench-report" 5.10="$T/w" 5.15="$T/w" 6.1="$T/w" 6.6="$T/w" 6.12="$T/w" 6.18="$T/w" 7.3="$T/w"
 	[ "$status" -eq 0 ]
 	[[ ${lines[0]} =~ ^\ +5.10\ +5.15\ +6.1\ +6.6$ ]]
 	[[ ${lines[4]} =~ ^\ +6.12\ +6.18\ +7.3$ ]]
@@ -138,7 +138,7 @@ assert b['patched']['ways']['rejects']['p50'] == 600 and b['stock']['ways']['rej
 
 @test "bench: measures the ways to stop, in the guests and on this machine" {
 	built
-	run "$SCRIPTS/bench"
+	run "$SCRIPTS/prove/bench"
 	[ "$status" -eq 0 ]
 	[[ $output =~ "guest instructions of one stops"\ +stock\ +series ]]
 	[[ $output =~ "way program.async"\ +-\ +620 ]]
@@ -152,7 +152,7 @@ assert b['patched']['ways']['rejects']['p50'] == 600 and b['stock']['ways']['rej
 	python3 -c "import json; b = json.load(open('$BUILD/bench.json'))
 assert b['6.1']['patched']['stops']['program.async']['p50'] == 620 and b['here']['stops']['counting']['p50'] == 26"
 	sed -i 's/"virtual": true/"virtual": false/' "$T/figures-here"
-	run "$SCRIPTS/bench"
+	run "$SCRIPTS/prove/bench"
 	[ "$status" -eq 0 ]
 	[[ $output != *"It is virtual"* ]]
 }
@@ -160,10 +160,10 @@ assert b['6.1']['patched']['stops']['program.async']['p50'] == 620 and b['here']
 @test "bench: --check measures only the ways to hit, and nothing on this machine" {
 	built
 	export FAKE_GUEST="$FAKE_GUEST"'; cat "$(dirname "$output")/command" >"'"$T"'/commands"'
-	run "$SCRIPTS/bench" 6.1
+	run "$SCRIPTS/prove/bench" 6.1
 	[[ $(cat "$T/commands") == *"perf_bpf_bench --json --rounds 1 ways overflows stops" ]]
 	rm "$T/ran-here"
-	run "$SCRIPTS/bench" --check 6.1
+	run "$SCRIPTS/prove/bench" --check 6.1
 	[[ $(cat "$T/commands") == *"perf_bpf_bench --json ways" ]]
 	[[ $output == *"way rejects"* ]]
 	[[ $output != *stops* ]]
@@ -173,7 +173,7 @@ assert b['6.1']['patched']['stops']['program.async']['p50'] == 620 and b['here']
 @test "bench: measuring this machine requires root, and a failure is reported" {
 	built
 	command_is id 'echo 1000'
-	run "$SCRIPTS/bench" 6.1
+	run "$SCRIPTS/prove/bench" 6.1
 	[ "$status" -eq 0 ]
 	[[ $output == *"bench: skipping the times on this machine: they require root"* ]]
 	[[ $output != *"Times of this machine"* ]]
@@ -181,7 +181,7 @@ assert b['6.1']['patched']['stops']['program.async']['p50'] == 620 and b['here']
 	command_is id 'echo 0'
 	printf '#!/bin/sh\necho "perf_bpf_bench: uprobe: expected 1 stop, got 2"\nexit 2\n' \
 		>"$BUILD/linux-6.1.9-1/selftests/perf_bpf_bench"
-	run "$SCRIPTS/bench" 6.1
+	run "$SCRIPTS/prove/bench" 6.1
 	[ "$status" -eq 1 ]
 	[ "${lines[-1]}" = "bench: this machine: perf_bpf_bench: uprobe: expected 1 stop, got 2" ]
 	[[ $output =~ "way rejects"\ +676\ +600 ]]
@@ -191,17 +191,17 @@ assert b['6.1']['patched']['stops']['program.async']['p50'] == 620 and b['here']
 @test "bench: a guest that fails is reported with its logs" {
 	built
 	export FAKE_GUEST='up; echo "perf_bpf_bench: rejects: expected 1200 hits counted, got 0" >>"$output"; echo "exit 2" >"$verdict"'
-	run "$SCRIPTS/bench" 6.1
+	run "$SCRIPTS/prove/bench" 6.1
 	one_line "bench: linux-6.1.9-1 stock: perf_bpf_bench: rejects: expected 1200 hits counted*$BUILD/linux-6.1.9-1/stock-bench/output.log"
 	export FAKE_GUEST='exit 0'
-	run "$SCRIPTS/bench" 6.1
+	run "$SCRIPTS/prove/bench" 6.1
 	one_line "bench: linux-6.1.9-1 stock: boot: no-boot*"
 }
 
 @test "bench: reports that the selftests do not build" {
 	built
 	command_is make 'exit 2'
-	run "$SCRIPTS/bench" 6.1
+	run "$SCRIPTS/prove/bench" 6.1
 	one_line "bench: the selftests do not build; *selftests.log"
 }
 
@@ -278,7 +278,7 @@ assert b['6.1']['patched']['stops']['program.async']['p50'] == 620 and b['here']
 	committed gcc-12 "rejects 600"
 	checks
 	[ "$status" -eq 1 ]
-	[[ $output == *"not ok 1 bench 6.1: way sampling is not in patches/expect/linux-6.1/instructions; run scripts/bench --record 6.1"* ]]
+	[[ $output == *"not ok 1 bench 6.1: way sampling is not in patches/expect/linux-6.1/instructions; run scripts/prove/bench --record 6.1"* ]]
 	[[ $output == *"not ok 2 bench 6.1: rejects is in patches/expect/linux-6.1/instructions and was not measured"* ]]
 	[[ $output == *"not ok 3 bench 6.1: way sampling was not measured on stock"* ]]
 }
@@ -287,7 +287,7 @@ assert b['6.1']['patched']['stops']['program.async']['p50'] == 620 and b['here']
 	guest stock gcc-12 rejects=676
 	guest patched gcc-12 rejects=600
 	checks
-	one_line "bench: $T/patches/expect/linux-6.1/instructions: *No such file*; run scripts/bench --record"
+	one_line "bench: $T/patches/expect/linux-6.1/instructions: *No such file*; run scripts/prove/bench --record"
 	committed gcc-12 "rejects many"
 	checks
 	one_line "bench: $T/patches/expect/linux-6.1/instructions: *many*"
@@ -304,7 +304,7 @@ assert b['6.1']['patched']['stops']['program.async']['p50'] == 620 and b['here']
 	guest stock gcc-12 bare=7 sampling=822 sigtrap=- rejects=676
 	guest patched gcc-12 bare=7 sampling=820 sigtrap=- rejects=600
 	committed gcc-1 "stale 1"
-	run "$SCRIPTS/bench-report" --record "$T/patches/expect/linux-6.1/instructions" "6.1=$T/w"
+	run "$SCRIPTS/prove/bench-report" --record "$T/patches/expect/linux-6.1/instructions" "6.1=$T/w"
 	[ "$status" -eq 0 ]
 	[ "$(head -n 1 "$T/patches/expect/linux-6.1/instructions")" = "# gcc-12" ]
 	[ "$(grep -v '^#' "$T/patches/expect/linux-6.1/instructions" | xargs)" = "sampling 820 822 rejects 600" ]

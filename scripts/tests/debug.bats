@@ -3,15 +3,15 @@
 load common
 
 @test "debug: an unknown base, an unknown configuration, and one for other bases are refused" {
-	run "$SCRIPTS/debug" 4.19
+	run "$SCRIPTS/prove/debug" 4.19
 	one_line "debug: no such base: 4.19 (available:*6.1*"
-	run "$SCRIPTS/debug" 6.1 kmsan
+	run "$SCRIPTS/prove/debug" 6.1 kmsan
 	one_line "debug: no such configuration: kmsan (available: *kasan*lockdep*)"
-	run "$SCRIPTS/debug" 5.10 rt
+	run "$SCRIPTS/prove/debug" 5.10 rt
 	one_line "debug: rt is for *, not for 5.10"
-	run "$SCRIPTS/debug" --stock 4.19
+	run "$SCRIPTS/prove/debug" --stock 4.19
 	one_line "debug: no such base: 4.19 (available:*6.1*"
-	run "$SCRIPTS/debug" --patched
+	run "$SCRIPTS/prove/debug" --patched
 	one_line "usage: debug *"
 	[ "$status" -eq 2 ]
 	[ ! -e "$BUILD" ]
@@ -86,7 +86,7 @@ debugs() {
 	+int line39_sleeps;
 	 int line40;
 	END
-	run "$T/top/scripts/${verb:-debug}" "$@"
+	run "$T/top/scripts/prove/${verb:-debug}" "$@"
 }
 TESTS='up; say "sanitizer on"; printf "ok 1 a\n# round: hits 42 lost 0\nok 2 b # SKIP\n" >>"$output"'
 

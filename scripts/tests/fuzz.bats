@@ -8,7 +8,7 @@ built() {
 }
 
 fuzzes() {
-	run "$SCRIPTS/fuzz" "$@"
+	run "$SCRIPTS/prove/fuzz" "$@"
 }
 
 @test "fuzz: bad arguments are refused" {

@@ -65,7 +65,7 @@ passes() { results $(cat "$folder/first" "$folder/rest"); }
 }
 
 generate() {
-	run "$T/top/scripts/generate-mutants" "$@"
+	run "$T/top/scripts/prove/generate-mutants" "$@"
 	echo "$output"
 }
 

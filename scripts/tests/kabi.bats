@@ -55,16 +55,16 @@ setup_kernels() {
 }
 
 compare() {
-	run "$SCRIPTS/kabi-report" 6.1 "$T/stock" "$T/patched"
+	run "$SCRIPTS/prove/kabi-report" 6.1 "$T/stock" "$T/patched"
 }
 
 @test "kabi: an unknown base is refused, and one that is not measured is skipped" {
-	run "$SCRIPTS/kabi" 4.19
+	run "$SCRIPTS/prove/kabi" 4.19
 	one_line "kabi: no such base: 4.19 (available: *6.1*)"
-	run "$SCRIPTS/kabi" --all
+	run "$SCRIPTS/prove/kabi" --all
 	one_line "usage: kabi *"
 	[ "$status" -eq 2 ]
-	run "$SCRIPTS/kabi" 7.3
+	run "$SCRIPTS/prove/kabi" 7.3
 	[ "$status" -eq 0 ]
 	[ "$output" = "kabi: 7.3 is not measured (5.10 6.1 6.12 are): skipped" ]
 	[ ! -e "$BUILD" ]
@@ -144,7 +144,7 @@ compare() {
 	[ "${lines[1]}" = "kabi: 6.1: 0 of 2 symbols differ, 0 of 2 structs have another layout" ]
 }
 
-# measures: runs scripts/kabi with a base of the series "stock" and "patched" of setup_kernels instead of builds
+# measures: runs scripts/prove/kabi with a base of the series "stock" and "patched" of setup_kernels instead of builds
 measures() {
 	local name
 	export BUILD=$T/build
@@ -163,7 +163,7 @@ measures() {
 		cp -r "$T/$name" "$BUILD/linux-6.1.9-1/$name/obj-kabi"
 	done
 	rm -rf "$BUILD/runs"
-	run "$T/top/scripts/kabi" 6.1
+	run "$T/top/scripts/prove/kabi" 6.1
 }
 
 @test "kabi: the numbers of symbols and structs are noted for make results, unless one differs" {

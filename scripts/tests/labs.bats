@@ -162,9 +162,9 @@ reads() {
 
 @test "labs: a missing kernel or an unknown base is refused" {
 	command_is apt-cache 'exit 1'
-	run "$SCRIPTS/labs"
+	run "$SCRIPTS/ship/labs"
 	one_line "labs: no kernel is built; run make verify BASE=6.1"
-	run "$SCRIPTS/labs" 4.19
+	run "$SCRIPTS/ship/labs" 4.19
 	one_line "labs: no such base: 4.19 (available:*6.1*"
 }
 
@@ -196,7 +196,7 @@ written() {
 	import lab
 	from lab import base, tree
 	lab.run = lambda verb: None
-	loader = importlib.machinery.SourceFileLoader("labs", f"{sys.argv[1]}/labs")
+	loader = importlib.machinery.SourceFileLoader("labs", f"{sys.argv[1]}/ship/labs")
 	labs = importlib.util.module_from_spec(importlib.util.spec_from_loader("labs", loader))
 	loader.exec_module(labs)
 	labs.lava(base.find("6.1"), tree.Work(base.find("6.1"), folder / "stock"), folder / "out", "https://lab/x")
@@ -317,11 +317,11 @@ installed() {
 	printf '%s\n' 'ok 1 stock: a' 'ok 2 stock: b # SKIP' 'not ok 3 patched: a: got 5' 1..3 >"$BUILD/results-6.1.tap"
 	printf '{"of": "12", "deadly": [], "stock": {"error": null, "tests": {}, "reasons": {}, "logs": "%s"}, "patched": {"error": null, "tests": {}, "reasons": {}}}' \
 		"$BUILD/linux/stock" >"$BUILD/results-6.1.json"
-	run "$SCRIPTS/export"
+	run "$SCRIPTS/ship/export"
 	[ "$status" -eq 0 ]
 	grep -q 'failures="1" skipped="1" tests="3"' "$BUILD/export/6.1.junit.xml"
 	grep -q '"checkouts"' "$BUILD/export/6.1.kcidb.json"
 	rm "$BUILD/results-6.1.json"
-	run "$SCRIPTS/export"
+	run "$SCRIPTS/ship/export"
 	one_line "export: no results; run make verify BASE=6.1"
 }

@@ -356,25 +356,25 @@ kallsyms() {
 
 @test "livepatch: soak, bench, mutants and try-deb reject bad arguments with one line" {
 	for verb in soak bench mutants; do
-		run "$SCRIPTS/$verb" 6.1.0-56-amd64
+		run "$SCRIPTS/prove/$verb" 6.1.0-56-amd64
 		one_line "$verb: run make verify-live KERNEL=6.1.0-56-amd64 first*"
-		run "$SCRIPTS/$verb" 9.9.0-1-amd64
+		run "$SCRIPTS/prove/$verb" 9.9.0-1-amd64
 		one_line "$verb: no such base: 9.9 *"
-		ARCH=arm64 run "$SCRIPTS/$verb" 6.1.0-56-amd64
+		ARCH=arm64 run "$SCRIPTS/prove/$verb" 6.1.0-56-amd64
 		one_line "$verb: ARCH=arm64: this command supports only x86; leave out ARCH"
 	done
 	mkdir -p "$BUILD/livepatch/6.1.0-56-amd64/module"
 	echo '#define BUILD "Debian 6.1.9-1 of today"' >"$BUILD/livepatch/6.1.0-56-amd64/module/build.h"
 	touch "$BUILD/livepatch/6.1.0-56-amd64/perf_bpf_filter_livepatch.ko"
 	for verb in soak bench; do
-		run "$SCRIPTS/$verb" 6.1.0-56-amd64
+		run "$SCRIPTS/prove/$verb" 6.1.0-56-amd64
 		one_line "$verb: *.ko was built from earlier patches; run make verify-live KERNEL=6.1.0-56-amd64 first"
 	done
-	run "$SCRIPTS/soak" 6.1.0-56-amd64 many
+	run "$SCRIPTS/prove/soak" 6.1.0-56-amd64 many
 	one_line "soak: N must be a number of at least 1, not 'many'"
-	run "$SCRIPTS/bench" --check 6.1.0-56-amd64
+	run "$SCRIPTS/prove/bench" --check 6.1.0-56-amd64
 	one_line "bench: no such base: 6.1.0-56-amd64 *"
-	run "$SCRIPTS/mutants" 6.1.0-56-amd64 none
+	run "$SCRIPTS/prove/mutants" 6.1.0-56-amd64 none
 	one_line "mutants: no such mutant: none (see */patches/mutants/live)"
 	run "$SCRIPTS/livepatch/try-deb" 6.1.0-56-amd64
 	one_line "usage: try-deb *OLD NEW (*NEW)"

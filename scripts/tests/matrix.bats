@@ -70,14 +70,14 @@ measured() {
 
 @test "dist: fails without results, or for an unknown base" {
 	mkdir -p "$BUILD"
-	run "$SCRIPTS/dist" 6.1
+	run "$SCRIPTS/ship/dist" 6.1
 	one_line "dist: nothing measured for 6.1; run make verify BASE=6.1 first"
-	run "$SCRIPTS/dist" 4.19
+	run "$SCRIPTS/ship/dist" 4.19
 	one_line "dist: no such base: 4.19 (available:*6.1*"
 }
 
 @test "prefixes: an unknown base is refused" {
-	run "$SCRIPTS/prefixes" 4.19
+	run "$SCRIPTS/prove/prefixes" 4.19
 	one_line "prefixes: no such base: 4.19 (available:*6.1*"
 }
 
@@ -127,11 +127,11 @@ measured() {
 @test "make matrix: KERNEL_MIRROR, BUILD and ARCH on the command line select the bases" {
 	local verb
 	unset KERNEL_MIRROR BUILD
-	mkdir -p "$T/project/scripts/livepatch"
+	mkdir -p "$T/project/scripts/prove"
 	cp "$SCRIPTS/../Makefile" "$T/project"
 	cp -r "$SCRIPTS/lab" "$SCRIPTS/arch" "$T/project/scripts"
 	(cd "$SCRIPTS/.." && cp --parents patches/linux-*/series patches/expect/linux-*/stock-fails* "$T/project")
-	for verb in verify kabi bench try matrix; do
+	for verb in verify prove/kabi prove/bench try matrix; do
 		printf '#!/bin/sh\necho "%s $*"\n' "$verb" >"$T/project/scripts/$verb"
 		chmod +x "$T/project/scripts/$verb"
 	done

@@ -24,8 +24,8 @@ prepare() {
 
 @test "results: writes the pages; --check fails if a page was changed by hand" {
 	prepare
-	"$T/top/scripts/results"
-	run "$T/top/scripts/results" --check
+	"$T/top/scripts/ship/results"
+	run "$T/top/scripts/ship/results" --check
 	[ "$status" -eq 0 ]
 	[ -z "$output" ]
 	grep -q '^| 6.1  | 6.1.9-1 | Debian 12 .*3 tests, 2000-01-01, older series' "$T/top/README.md"
@@ -33,7 +33,7 @@ prepare() {
 	grep -q '^| 0001  | x   | perf: Do one thing |$' "$T/top/patches/README.md"
 	grep -q '| make mutants | mutants | (7) |' "$T/top/patches/RESULTS.md"
 	sed -i 's/3 tests/4 tests/' "$T/top/README.md"
-	run "$T/top/scripts/results" --check
+	run "$T/top/scripts/ship/results" --check
 	[ "$status" -eq 1 ]
 	[ "$output" = "results: README.md: not what patches/results.json and the series say; make results writes it again" ]
 }
@@ -41,15 +41,15 @@ prepare() {
 @test "results: a figure is marked as older after the series has changed" {
 	prepare
 	(cd "$T/top" && . scripts/lib.sh && lab note "make mutants" mutants 6.1 8)
-	run "$T/top/scripts/results"
+	run "$T/top/scripts/ship/results"
 	[ "$status" -eq 0 ]
 	[ "$output" = "results: make mutants 6.1" ]
 	grep -q '| make mutants | mutants | 8   |' "$T/top/patches/RESULTS.md"
 	echo "+another line" >>"$(echo "$T/top/patches/linux-6.1"/0001-*.patch)"
-	run "$T/top/scripts/results" --check
+	run "$T/top/scripts/ship/results" --check
 	[ "$status" -eq 1 ]
 	[[ $output == "results: patches/RESULTS.md: not what"* ]]
-	"$T/top/scripts/results"
+	"$T/top/scripts/ship/results"
 	grep -q '| make mutants | mutants | (8) |' "$T/top/patches/RESULTS.md"
 }
 
@@ -68,10 +68,10 @@ sys.exit(compare.judge("6.1", stock, patched, ["b"], pathlib.Path("out")))' "$@"
 	[ "${lines[1]}" = "ok 2 peers: b, FAIL on stock" ]
 	[ "${lines[2]}" = "ok 3 peers: c # SKIP FAIL on both kernels; see out/stock.log" ]
 	[ "${lines[4]}" = "1..4" ]
-	"$T/top/scripts/results"
+	"$T/top/scripts/ship/results"
 	grep -q '| make peers  *| tests  *| 3  *|' "$T/top/patches/RESULTS.md"
 	grep -q '| make peers, bpftrace "watchpoint - absolute address" | stock, series | fail, pass |' "$T/top/patches/RESULTS.md"
-	run "$T/top/scripts/results" --check
+	run "$T/top/scripts/ship/results" --check
 	[ "$status" -eq 0 ]
 }
 
@@ -92,17 +92,17 @@ sys.exit(compare.judge("6.1", stock, patched, ["b"], pathlib.Path("out")))' "$@"
 @test "results: a page without its block, and an invalid results.json, are errors" {
 	prepare
 	sed -i /contract/d "$T/top/patches/README.md"
-	run "$T/top/scripts/results"
+	run "$T/top/scripts/ship/results"
 	[ "$status" -eq 1 ]
 	[ "$output" = "results: patches/README.md: no block '<!-- generated: contract -->' that ends with '<!-- end -->'" ]
 	prepare
 	echo "{" >"$T/top/patches/results.json"
-	run "$T/top/scripts/results" --check
+	run "$T/top/scripts/ship/results" --check
 	[ "$status" -eq 1 ]
 	[[ $output == "results: patches/results.json: "*"; git checkout restores it" ]]
 	for text in '[]' null '{}' '{"verify": {"6.1": 5}, "bench": {}, "runs": {}}'; do
 		echo "$text" >"$T/top/patches/results.json"
-		run "$T/top/scripts/results" --check
+		run "$T/top/scripts/ship/results" --check
 		one_line "results: patches/results.json: not the measurements that make results writes; git checkout restores it"
 	done
 }
@@ -124,24 +124,24 @@ sys.exit(compare.judge("6.1", stock, patched, ["b"], pathlib.Path("out")))' "$@"
 }
 
 @test "readme-example: fails if no kernel is built" {
-	run "$SCRIPTS/readme-example" 6.1
+	run "$SCRIPTS/prove/readme-example" 6.1
 	[ "$status" -eq 1 ]
 	[ "$output" = "readme-example: no kernel is built for 6.1; run make verify BASE=6.1 first" ]
 }
 
 @test "version: prints the version at a tag, after a tag, and without tags" {
-	mkdir -p "$T/top/scripts"
-	cp "$SCRIPTS/version" "$T/top/scripts"
+	mkdir -p "$T/top/scripts/ship"
+	cp "$SCRIPTS/ship/version" "$T/top/scripts/ship"
 	printf '# Changes\n\n## 1.2\n' >"$T/top/CHANGES.md"
 	export GIT_CEILING_DIRECTORIES=$T GIT_CONFIG_GLOBAL=/dev/null
-	[ "$("$T/top/scripts/version")" = 1.2 ]
+	[ "$("$T/top/scripts/ship/version")" = 1.2 ]
 	git -C "$T/top" init -q
 	git -C "$T/top" -c user.name=a -c user.email=a@b commit -q --allow-empty --date=2001-02-03T04:05:06Z -m one
-	[[ $("$T/top/scripts/version") == 1.2-*-g* ]]
+	[[ $("$T/top/scripts/ship/version") == 1.2-*-g* ]]
 	git -C "$T/top" tag v1.3
-	[ "$("$T/top/scripts/version")" = 1.3 ]
+	[ "$("$T/top/scripts/ship/version")" = 1.3 ]
 	git -C "$T/top" -c user.name=a -c user.email=a@b commit -q --allow-empty -m two
-	[[ $("$T/top/scripts/version") == 1.3-1-g* ]]
+	[[ $("$T/top/scripts/ship/version") == 1.3-1-g* ]]
 }
 
 @test "results: a run with complaints is not recorded, but the pages are written" {
@@ -150,11 +150,11 @@ sys.exit(compare.judge("6.1", stock, patched, ["b"], pathlib.Path("out")))' "$@"
 	printf '#!/bin/sh\necho '\''{"rules": [], "tests": []}'\''\n' >"$T/linux/selftests/perf_bpf_filter"
 	chmod +x "$T/linux/selftests/perf_bpf_filter"
 	printf '{"stock": {"logs": "%s/linux/stock-boot"}, "verdict": "fail"}' "$T" >"$BUILD/results-6.1.json"
-	run "$T/top/scripts/results"
+	run "$T/top/scripts/ship/results"
 	[ "$status" -eq 0 ]
 	[ "$output" = "results: make verify BASE=6.1 ended with complaints, or had KSRC, VERSION or RACE_SECONDS set: not recorded; repeat it" ]
 	grep -q '"6.1": {"date": "2000-01-01"' "$T/top/patches/results.json"
-	run "$T/top/scripts/results" --check
+	run "$T/top/scripts/ship/results" --check
 	[ "$status" -eq 0 ]
 }
 
@@ -164,7 +164,7 @@ sys.exit(compare.judge("6.1", stock, patched, ["b"], pathlib.Path("out")))' "$@"
 		all+=${all:+, }${tests/FILE/$file}
 	done
 	command_is suite "echo '{\"rules\": [], \"tests\": [$all]}'"
-	run "$SCRIPTS/rules" "$T/bin/suite"
+	run "$SCRIPTS/ship/rules" "$T/bin/suite"
 	one_line "rules: a.b is in tests/b.cc; a.b is in tests/b_a.cc; a.b is in b/a.cc; a.b is in tests/ab.cc: *"
 }
 

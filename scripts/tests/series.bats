@@ -41,7 +41,7 @@ fake_top() {
 }
 
 series_check() {
-	run "$T/top/scripts/series-check" --fast 6.1
+	run "$T/top/scripts/prove/series-check" --fast 6.1
 	# Remove the durations.
 	output=$(grep -v '^# series .* s$' <<<"$output")
 }

@@ -37,12 +37,12 @@ esac'
 	cp -r "$SCRIPTS" "$T/scripts"
 	mkdir "$T/patches"
 	cp -r "$SCRIPTS"/../patches/{linux-*,livepatch,KERNELS.md} "$T/patches"
-	run "$T/scripts/stock" --write "$T/bin/perf_bpf_filter"
+	run "$T/scripts/prove/stock" --write "$T/bin/perf_bpf_filter"
 	[ "$status" -eq 0 ]
 	[ "$(grep -c ', older suite ' "$T/patches/KERNELS.md")" -eq "$(grep -c '^<!-- .*: tests ' "$T/patches/KERNELS.md")" ]
-	run "$T/scripts/stock" --check "$T/bin/perf_bpf_filter"
+	run "$T/scripts/prove/stock" --check "$T/bin/perf_bpf_filter"
 	[ "$status" -eq 0 ]
 	sed -i 's/, older suite//' "$T/patches/KERNELS.md"
-	run "$T/scripts/stock" --check "$T/bin/perf_bpf_filter"
+	run "$T/scripts/prove/stock" --check "$T/bin/perf_bpf_filter"
 	one_line "stock: patches/KERNELS.md is out of date; run make results"
 }

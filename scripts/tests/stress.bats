@@ -11,15 +11,15 @@ GOOD='ok 1 0x7 calls\n# round: hits 1000 accepted 60 rejected 940 misses 0 sampl
 BAD='not ok 1 0x7 calls\n# calls: expected 60 samples, got 58\n# to repeat: perf_bpf_stress --seed 0x7\n# round: hits 1000 accepted 60 samples 58 lost 2 extra 0\n1..1\n'
 
 @test "stress: a bad base, number of minutes or option is refused" {
-	run "$SCRIPTS/stress" 4.19
+	run "$SCRIPTS/prove/stress" 4.19
 	one_line "stress: no such base: 4.19 (available:*6.1*"
 	for minutes in 0 -1 1.5 ten 12345; do
-		run "$SCRIPTS/stress" 6.1 "$minutes"
+		run "$SCRIPTS/prove/stress" 6.1 "$minutes"
 		one_line "stress: MINUTES must be a number of at least 1, not '$minutes'"
 	done
 	for arguments in "--frob" "6.1 2 3" "--check" "--check 6.1 2"; do
 		# shellcheck disable=SC2086
-		run "$SCRIPTS/stress" $arguments
+		run "$SCRIPTS/prove/stress" $arguments
 		one_line "usage: stress *"
 		[ "$status" -eq 2 ]
 	done
@@ -27,7 +27,7 @@ BAD='not ok 1 0x7 calls\n# calls: expected 60 samples, got 58\n# to repeat: perf
 
 @test "stress: if no kernel is built, fails and downloads nothing" {
 	command_is apt-get 'echo "$*" >>"'"$T"'/downloads"; exit 1'
-	run "$SCRIPTS/stress" 6.1
+	run "$SCRIPTS/prove/stress" 6.1
 	one_line "stress: no kernel is built for 6.1; run make verify BASE=6.1 first"
 	[ ! -e "$T/downloads" ]
 }
@@ -35,7 +35,7 @@ BAD='not ok 1 0x7 calls\n# calls: expected 60 samples, got 58\n# to repeat: perf
 @test "stress: runs with 2 and 4 CPUs, half of the time each, and prints the sums" {
 	verified_kernels
 	guest_says "$GOOD" 0
-	run "$SCRIPTS/stress" 6.1 3
+	run "$SCRIPTS/prove/stress" 6.1 3
 	[ "$status" -eq 0 ]
 	[[ $output =~ "hits tried"\ +1000\ +1000\ +2000 ]]
 	[[ $output =~ "samples delivered"\ +60\ +60\ +120 ]]
@@ -48,7 +48,7 @@ assert [(r['hits'], r['lost'], r['exit']) for r in s['runs']] == [(1000, 0, 0)] 
 @test "stress: a lost hit fails the run, is reported, and is counted in the sum" {
 	verified_kernels
 	guest_says "$BAD" 1
-	run "$SCRIPTS/stress" 6.1 1
+	run "$SCRIPTS/prove/stress" 6.1 1
 	[ "$status" -eq 1 ]
 	[[ $output == *"expected 60 samples, got 58"*"to repeat: perf_bpf_stress --seed 0x7"* ]]
 	[[ $output =~ lost\ +2\ +2\ +4 ]]
@@ -60,7 +60,7 @@ assert [(r['hits'], r['lost'], r['exit']) for r in s['runs']] == [(1000, 0, 0)] 
 	verified_kernels
 	guest_says "$GOOD" 0
 	FAKE_GUEST="say 'WARNING: CPU: 0 PID: 1 at kernel/events/core.c:1'; $FAKE_GUEST"
-	run "$SCRIPTS/stress" 6.1 1
+	run "$SCRIPTS/prove/stress" 6.1 1
 	[ "$status" -eq 1 ]
 	[[ $output == *"kernel splat"* ]]
 	[[ $output =~ "kernel splats"\ +1\ +1\ +2 ]]
@@ -69,53 +69,53 @@ assert [(r['hits'], r['lost'], r['exit']) for r in s['runs']] == [(1000, 0, 0)] 
 @test "stress: a guest that dies or prints nothing fails the run" {
 	verified_kernels
 	export FAKE_GUEST='up; printf "ok 1 0x7 calls\n# round: hits 7 lost 0\n" >>"$output"'
-	run "$SCRIPTS/stress" 6.1 1
+	run "$SCRIPTS/prove/stress" 6.1 1
 	[ "$status" -eq 1 ]
 	[[ $output == *"boot: lost"* ]]
 	[[ $output =~ "hits tried"\ +7\ +7\ +14 ]]
 	guest_says "" 0
-	run "$SCRIPTS/stress" 6.1 1
+	run "$SCRIPTS/prove/stress" 6.1 1
 	[ "$status" -eq 1 ]
 }
 
 @test "stress: a wrong exit code fails the run; an old result is removed" {
 	verified_kernels
 	guest_says "$BAD" 0
-	run "$SCRIPTS/stress" 6.1 1
+	run "$SCRIPTS/prove/stress" 6.1 1
 	[ "$status" -eq 1 ]
 	[ -f "$BUILD/stress-6.1.json" ]
 	export FAKE_GUEST='exit 0'
 	command_is make 'exit 2'
-	run "$SCRIPTS/stress" 6.1 1
+	run "$SCRIPTS/prove/stress" 6.1 1
 	[ ! -e "$BUILD/stress-6.1.json" ]
 }
 
 @test "stress --check: one test, which fails if a round fails, or without hits" {
 	verified_kernels
 	guest_says "$GOOD" 0
-	run "$SCRIPTS/stress" --check 6.1
+	run "$SCRIPTS/prove/stress" --check 6.1
 	[ "$status" -eq 0 ]
 	[ "${lines[0]}" = "ok 1 stress 6.1: 1000 hits, 60 of them accepted, all as expected" ]
 	[ "${lines[1]}" = "1..1" ]
 	guest_says "$BAD" 1
-	run "$SCRIPTS/stress" --check 6.1
+	run "$SCRIPTS/prove/stress" --check 6.1
 	[ "$status" -eq 1 ]
 	[[ $output == *"not ok 1 stress 6.1: boot ended with 1, 1 of 1 rounds failed; see $BUILD/linux-6.1.9-1/stress-2/output.log"* ]]
 	guest_says "" 0
-	run "$SCRIPTS/stress" --check 6.1
+	run "$SCRIPTS/prove/stress" --check 6.1
 	[ "$status" -eq 1 ]
 }
 
 @test "stress: a kernel with an earlier series is refused" {
 	verified_kernels
 	echo earlier >"$BUILD/linux-6.1.9-1/patched/.series-applied"
-	run "$SCRIPTS/stress" 6.1
+	run "$SCRIPTS/prove/stress" 6.1
 	one_line "stress: $BUILD/linux-6.1.9-1/patched was built from an earlier series; run make verify BASE=6.1 first"
 }
 
 @test "stress: reports that the selftests do not build" {
 	verified_kernels
 	command_is make 'exit 2'
-	run "$SCRIPTS/stress" 6.1
+	run "$SCRIPTS/prove/stress" 6.1
 	one_line "stress: the selftests do not build; *selftests.log"
 }

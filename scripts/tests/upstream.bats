@@ -21,13 +21,13 @@ real_sets() {
 
 # refuses LINE: upstream prints this error instead of fetching a tree
 refuses() {
-	run "$T/top/scripts/upstream"
+	run "$T/top/scripts/ship/upstream"
 	one_line "upstream: $1"
 }
 
 @test "upstream: the real sets have each patch once, and do not mention this repository" {
 	real_sets
-	run "$T/top/scripts/upstream"
+	run "$T/top/scripts/ship/upstream"
 	one_line "fetch: no tree here"
 }
 
@@ -112,7 +112,7 @@ fake_sets() {
 
 @test "upstream: writes sets in order, with cover letters and unique recipients, without sign-off" {
 	fake_sets
-	run "$T/top/scripts/upstream"
+	run "$T/top/scripts/ship/upstream"
 	[ "$status" -eq 0 ] || { echo "$output"; false; }
 	[ "${lines[0]}" = "$T/top/dist/upstream/b-one" ]
 	[ "${#lines[@]}" -eq 2 ]
@@ -132,17 +132,17 @@ fake_sets() {
 	fake_sets
 	mkdir -p "$T/top/dist/upstream/old"
 	sed -i '/NEEDS/d' "$sets/a-two"
-	run "$T/top/scripts/upstream"
+	run "$T/top/scripts/ship/upstream"
 	one_line "upstream: git am rejects upstream/a-two: *kernel/core.c*"
 	[ ! -e "$T/top/dist/upstream" ]
 	sed -i '1a # NEEDS b-one' "$sets/a-two"
 	printf '#!/bin/sh\necho "0001.patch:9: WARNING: no"\nexit 1\n' >"$T/tree/scripts/checkpatch.pl"
-	run "$T/top/scripts/upstream"
+	run "$T/top/scripts/ship/upstream"
 	one_line "upstream: checkpatch, of upstream/b-one: 0001.patch:9: WARNING: no"
 	[ ! -e "$T/top/dist/upstream" ]
 }
 
 @test "upstream: accepts no BASE" {
-	run "$SCRIPTS/upstream" 6.1
+	run "$SCRIPTS/ship/upstream" 6.1
 	one_line "usage: upstream *"
 }

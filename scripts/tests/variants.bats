@@ -55,23 +55,23 @@ tap_is() {
 
 @test "prefixes: each patch must fix the tests that it names" {
 	prepare 'grep -q line30_two $image && results +t.a +t.b +t.c +t.full || results +t.a +t.b -t.c -t.full'
-	verb prefixes
+	verb prove/prefixes
 	[ "$status" -eq 0 ]
 	tap_is 1..2 "ok 1 prefix 0001-one.patch: fixes 1 tests, 2 still fail" "ok 2 prefix 0002-two.patch: fixes 2 tests, 0 still fail"
 }
 
 @test "prefixes: a new failure, a claimed test that fails, and a lost guest fail" {
 	prepare 'grep -q line30_two $image && results -t.a +t.b +t.c +t.full || results +t.a +t.b -t.c -t.full'
-	verb prefixes
+	verb prove/prefixes
 	[ "$status" -eq 1 ]
 	tap_is 1..2 "ok 1 prefix 0001-one.patch: fixes 1 tests, 2 still fail" \
 		"not ok 2 prefix 0002-two.patch: fails what passed before: t.a"
 	prepare 'grep -q line30_two $image && results +t.a +t.b -t.c +t.full || results +t.a +t.b -t.c -t.full'
-	verb prefixes
+	verb prove/prefixes
 	tap_is 1..2 "ok 1 prefix 0001-one.patch: fixes 1 tests, 2 still fail" \
 		"not ok 2 prefix 0002-two.patch: fails tests that its patches name: t.c"
 	prepare 'exit'
-	verb prefixes
+	verb prove/prefixes
 	[ "$status" -eq 1 ]
 	[[ $output == *"not ok 1 prefix 0001-one.patch: boot ended with 11: boot: lost: "* ]]
 }
@@ -85,7 +85,7 @@ tap_is() {
 	done
 	sed -i '1i Tests: t.d in the selftests.\n\n---' "$series/0002-two.patch"
 	echo t.d >>"$expect/stock-fails"
-	verb prefixes
+	verb prove/prefixes
 	[ "$status" -eq 1 ]
 	tap_is 1..4 "ok 1 prefix 0001-one.patch: fixes 3 tests, 1 still fail" "ok 2 prefix 0002-two.patch: fixes 0 tests, 1 still fail" \
 		"ok 3 prefix 0015-other.patch: the same kernel" "not ok 4 prefix 0035-other.patch: fails tests that its patches name: t.d"
@@ -95,11 +95,11 @@ tap_is() {
 @test "prefixes: a patch that does not apply and a tree that does not build are errors" {
 	prepare 'results +t.a'
 	sed -i 's/^-int line10;/-int line11;/' "$T/top/patches/linux-6.1/0001-one.patch"
-	verb prefixes
+	verb prove/prefixes
 	[ "$status" -eq 1 ]
 	[[ ${lines[-1]} == "prefixes: 0001-one.patch: apply: 0001-one.patch does not apply "* ]]
 	prepare 'results +t.a'
-	FAKE_ERROR=broken verb prefixes
+	FAKE_ERROR=broken verb prove/prefixes
 	[ "$status" -eq 1 ]
 	[[ ${lines[-1]} == "prefixes: 0001-one.patch: does not build; the log is $BUILD/"* ]]
 }
@@ -114,21 +114,21 @@ tap_is() {
 	TOP=$T/top applied "$work/patched"
 	command_is true ''
 	cp "$T/bin/true" "$work/selftests/perf_bpf_filter"
-	verb soak 6.1 19
+	verb prove/soak 6.1 19
 	[ "$status" -eq 0 ]
 	[[ $output == "1..19"$'\n'"ok 1 soak: patched, 1 CPUs, preempt=none"$'\n'"ok 2 soak: stock, 1 CPUs, preempt=none"$'\n'"ok 3 soak: patched, 2 CPUs"* ]]
 	[[ $output == *"ok 14 soak: stock, 1 CPUs, preempt=full"* ]]
 	[[ $output == *"ok 19 soak: patched, 1 CPUs, preempt=none, cold"* ]]
 	grep -q "fault_around_bytes.*drop_caches" "$work/soak/command"
-	FAKE_GUEST='up; printf "TAP version 13\n1..5\nok 1 t.a\nBail out! fork: EAGAIN\n" >>"$output"; echo "exit 1" >"$verdict"' verb soak 6.1 1
+	FAKE_GUEST='up; printf "TAP version 13\n1..5\nok 1 t.a\nBail out! fork: EAGAIN\n" >>"$output"; echo "exit 1" >"$verdict"' verb prove/soak 6.1 1
 	[ "$status" -eq 1 ]
 	[[ $output == *"not ok 1 soak: patched, 1 CPUs, preempt=none: not KTAP: Bail out! fork: EAGAIN"* ]]
 	export FAKE_GUEST=${FAKE_GUEST/+t.a +t.b/+t.a -t.b}
-	verb soak 6.1 2
+	verb prove/soak 6.1 2
 	[ "$status" -eq 1 ]
 	[[ $output == *"not ok 1 soak: patched, 1 CPUs, preempt=none: other tests failed: "*t.b* ]]
 	for boots in 0 x -1; do
-		verb soak 6.1 $boots
+		verb prove/soak 6.1 $boots
 		one_line "soak: N must be a number of at least 1, not '$boots'"
 	done
 }
@@ -152,26 +152,26 @@ tap_is() {
 		 int line40;
 		END
 	done
-	verb mutants 6.1 killed survives dies
+	verb prove/mutants 6.1 killed survives dies
 	[ "$status" -eq 1 ]
 	tap_is 1..3 "ok 1 mutant killed: killed by 2 tests: t.a t.b" "not ok 2 mutant survives: survived t.c" \
 		"ok 3 mutant dies: killed, the kernel crashed: oops.*"
-	verb mutants 6.1 elsewhere
+	verb prove/mutants 6.1 elsewhere
 	one_line "mutants: elsewhere is for ARCH=arm64"
-	verb mutants 6.1 none
+	verb prove/mutants 6.1 none
 	one_line "mutants: no such mutant: none (see *"
 
 	# A mutant in another base's folder can be named.
 	fake_series "$T/top/patches/linux-7.3"
 	sed 's/broken;/broken; /' "$mutants/linux-6.1/killed.patch" >"$mutants/linux-7.3/newer.patch"
-	verb mutants 6.1 newer killed
+	verb prove/mutants 6.1 newer killed
 	tap_is 1..2 "ok 1 mutant newer: killed by 2 tests: t.a t.b" "ok 2 mutant killed: killed by 2 tests: t.a t.b"
 	rm -r "$T/top/patches/linux-7.3"
-	verb mutants 6.1 says-nothing
+	verb prove/mutants 6.1 says-nothing
 	[ "$status" -eq 1 ]
 	[[ ${lines[-1]} == "mutants: "*"says-nothing.patch: says nothing that must happen (Fails:, Runs:, Costs:, Dies:, Stops: or Hits:)" ]]
 	rm "$mutants/linux-6.1/says-nothing.patch" "$mutants/linux-6.1/survives.patch"
-	verb mutants 6.1
+	verb prove/mutants 6.1
 	tap_is 1..2 "ok 1 mutant dies: killed, the kernel crashed: oops.*" "ok 2 mutant killed: killed by 2 tests: t.a t.b"
 }
 
@@ -184,13 +184,13 @@ tap_is() {
 	echo 'works();' >"$T/top/selftests/gdb/main.cc"
 	printf '%s\n' "C1: broken." "" "Fails: t.a" "" "--- a/selftests/gdb/main.cc" "+++ b/selftests/gdb/main.cc" \
 		"@@ -1 +1 @@" "-works();" "+broken();" >"$mutants/linux-6.1/tool.patch"
-	verb mutants 6.1
+	verb prove/mutants 6.1
 	[ "$status" -eq 0 ]
 	tap_is 1..1 "ok 1 mutant tool: killed by 1 tests: t.a"
 	[ "$(cat "$T/top/selftests/gdb/main.cc")" = "works();" ]
 	[ ! -e "$work/mutants/tool/selftests" ]
 	echo 'other();' >"$T/top/selftests/gdb/main.cc"
-	verb mutants 6.1 tool
+	verb prove/mutants 6.1 tool
 	[ "$status" -eq 1 ]
 	[[ $output == *"mutants: tool: "*FAILED* ]]
 }
@@ -216,7 +216,7 @@ tap_is() {
 		printf '%s\n' "It is broken." "" "${mutant#*:}" >"$live/${mutant%%:*}.patch"
 	done
 	unset VERSION
-	verb mutants 6.1.0-9-amd64
+	verb prove/mutants 6.1.0-9-amd64
 	[ "$status" -eq 0 ]
 	tap_is 1..4 "ok 1 mutant crash: killed, the kernel crashed: t.a" "ok 2 mutant stops: killed, the build says 'an address is left'" \
 		"ok 3 mutant tests: killed by 1 tests: t.a" "ok 4 mutant turns: killed, hits says 'hits are missing'"
@@ -226,7 +226,7 @@ tap_is() {
 	for mutant in "passes:Fails: t.a" "elsewhere:Dies: t.b" "fails:Dies: t.b" "reason:Stops: another address" "says:Hits: hits are missing"; do
 		printf '%s\n' "It is broken." "" "${mutant#*:}" >"$live/${mutant%%:*}.patch"
 	done
-	verb mutants 6.1.0-9-amd64 passes elsewhere fails reason says
+	verb prove/mutants 6.1.0-9-amd64 passes elsewhere fails reason says
 	[ "$status" -eq 1 ]
 	tap_is 1..5 "not ok 1 mutant passes: survived t.a" "not ok 2 mutant elsewhere: survived t.b, the kernel crashed in t.a" \
 		"not ok 3 mutant fails: survived t.b" "not ok 4 mutant reason: survived, the build does not say 'another address'" \

@@ -54,14 +54,14 @@ load common
 	command_is dpkg-query 'echo installed'
 	fake_tree "$T/tree" 6.6.1
 	for verb in series-check prefixes mutants debug faults peers kabi; do
-		KSRC=$T/tree run "$SCRIPTS/$verb" 6.1
+		KSRC=$T/tree run "$SCRIPTS/prove/$verb" 6.1
 		one_line "$verb: KSRC=$T/tree is Linux 6.6.1, but BASE is 6.1; set BASE=6.6"
 	done
-	VERSION=6.1.9-1 KSRC=$T/tree run "$SCRIPTS/mutants" 6.1
+	VERSION=6.1.9-1 KSRC=$T/tree run "$SCRIPTS/prove/mutants" 6.1
 	one_line "mutants: KSRC=$T/tree is Linux 6.6.1, but BASE is 6.1; set BASE=6.6"
 	# The base is from kernel.org, but KSRC needs no mirror. The patches do not apply to the fake tree.
 	unset KERNEL_MIRROR
-	KSRC=$T/tree run "$SCRIPTS/series-check" --fast 6.6
+	KSRC=$T/tree run "$SCRIPTS/prove/series-check" --fast 6.6
 	[[ $output == *"not ok"*"series 6.6"* && $output != *KERNEL_MIRROR* ]]
 	cmp "$T/tree/kernel/core.c" "$BUILD"/ksrc-*/stock/kernel/core.c
 }
@@ -163,14 +163,14 @@ found() {
 @test "dist: requires a successful measurement of the current patches and tests" {
 	now=$(bash -c ". '$SCRIPTS/lib.sh'; lab subject 6.1")
 	found fail "$now"
-	run "$SCRIPTS/dist" 6.1
+	run "$SCRIPTS/ship/dist" 6.1
 	one_line "dist: the last make verify BASE=6.1 failed; run it again"
 	found pass 0123456789abcdef
-	run "$SCRIPTS/dist" 6.1
+	run "$SCRIPTS/ship/dist" 6.1
 	one_line "dist: patches or tests have changed since the measurement; run make verify BASE=6.1 again"
 	found pass "$now"
 	fake_tree "$BUILD/linux-6.1.9-1/stock"
-	VERSION=6.1.9-1 run "$SCRIPTS/dist" 6.1
+	VERSION=6.1.9-1 run "$SCRIPTS/ship/dist" 6.1
 	one_line "dist: the measurement was made on another kernel than $BUILD/linux-6.1.9-1; run make verify BASE=6.1 again"
 }
 
@@ -293,7 +293,7 @@ found() {
 }
 
 @test "stock: a name that is not a kernel's is refused before apt is asked" {
-	run "$SCRIPTS/stock" 6.1.0-56-amd64 foo
+	run "$SCRIPTS/prove/stock" 6.1.0-56-amd64 foo
 	one_line "stock: not the name of a kernel, as uname -r has it: foo"
 }
 
@@ -313,5 +313,5 @@ found() {
 }
 
 @test "version: --version prints the version, as with every program" {
-	[ "$("$SCRIPTS/version" --version)" = "$("$SCRIPTS/version")" ]
+	[ "$("$SCRIPTS/ship/version" --version)" = "$("$SCRIPTS/ship/version")" ]
 }
