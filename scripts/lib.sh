@@ -58,7 +58,7 @@ other_debian() { lab other-debian "$1"; } # KERNEL: the Debian that it is for, s
 release() { lab release "$1"; }           # VERSION: trixie for 13
 apt_lines() { lab apt-lines "$1"; }       # RELEASE: lines of sources.list, with backports and security updates
 
-# private_apt SUITE WHAT: sets apt=(...), options that make apt read only SUITE. WHAT names what comes from
+# private_apt RELEASE WHAT: sets apt=(...), options that make apt read only RELEASE. WHAT names what comes from
 # it, for messages.
 private_apt() {
 	local conf

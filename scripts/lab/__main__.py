@@ -14,9 +14,9 @@ def lock(descriptor: str, owner: str) -> typing.List[str]:
     return []
 
 
-def private_apt(suite: str, wanted: str) -> typing.List[pathlib.Path]:
+def private_apt(release: str, wanted: str) -> typing.List[pathlib.Path]:
     from lab import apt
-    return [apt.private(suite, wanted)]
+    return [apt.private(release, wanted)]
 
 
 def apt_download(folder: str, *arguments: str) -> typing.NoReturn:

@@ -27,11 +27,11 @@ def may_update() -> bool:
     return not from_dkms() and tree.say("id", "-u") == "0"
 
 
-def private(suite: str, wanted: str) -> pathlib.Path:
-    """The path of an apt.conf that makes apt read only @suite. @wanted names what comes from it, for messages."""
-    if not re.fullmatch("[a-z][a-z0-9-]*", suite):
-        die(f"not the name of a Debian release: {suite}")
-    label = "Debian-Security" if suite.endswith("-security") else "Debian"
+def private(release: str, wanted: str) -> pathlib.Path:
+    """The path of an apt.conf that makes apt read only @release. @wanted names what comes from it, for messages."""
+    if not re.fullmatch("[a-z][a-z0-9-]*", release):
+        die(f"not the name of a Debian release: {release}")
+    label = "Debian-Security" if release.endswith("-security") else "Debian"
     address = debian.archive(label)
     if not address and may_update():
         # Labels come from the package lists, which may not have been downloaded yet.
@@ -39,15 +39,15 @@ def private(suite: str, wanted: str) -> pathlib.Path:
             die("apt-get update failed")
         address = debian.archive(label)
     if not address:
-        later(f"{wanted} comes from {suite}, but apt has no {label} archive configured; add one to sources.list and "
+        later(f"{wanted} comes from {release}, but apt has no {label} archive configured; add one to sources.list and "
               "run apt-get update")
-    folder = BUILD / "apt" / suite
+    folder = BUILD / "apt" / release
     try:
         (folder / "lists/partial").mkdir(parents=True, exist_ok=True)
         (folder / "cache").mkdir(exist_ok=True)
     except OSError:
         die(f"cannot write to {BUILD}")
-    (folder / "sources.list").write_text(f"deb [signed-by={KEYS} target=Packages] {address} {suite} main\n")
+    (folder / "sources.list").write_text(f"deb [signed-by={KEYS} target=Packages] {address} {release} main\n")
     # The machine's post-update hooks are for its own package lists, so the configuration clears them.
     (folder / "apt.conf").write_text(CONFIGURATION.format(folder))
     return folder / "apt.conf"

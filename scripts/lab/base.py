@@ -139,7 +139,7 @@ class Series:
         return [line for line in lines if line]
 
     def kernels(self) -> typing.List[typing.List[str]]:
-        """The kernels that it is for, each as [X.Y, version, suite of the archive if not the machine's own]: first the
+        """The kernels that it is for, each as [X.Y, version, release of Debian if not the machine's own]: first the
         one that it was made on, "# BASE linux-6.1 ...", then the others that it was tested on, "# ALSO ..."."""
         first, *others = self.text.splitlines() or [""]
         lines = [line.removeprefix("# BASE linux-") for line in [first] if line.startswith("# BASE linux-")]

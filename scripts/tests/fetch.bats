@@ -186,7 +186,7 @@ update)
 esac'
 }
 
-@test "fetch: a suite that is not configured comes from the configured archive" {
+@test "fetch: a release that is not configured comes from the configured archive" {
 	machine_with "Debian|http://mirror/debian/" "Debian-Security|http://mirror/security/"
 	run "$SCRIPTS/fetch" --list 5.10
 	[ "$output" = $'5.10.9-1+b1\n5.10.8-1~deb11u1' ]
@@ -198,7 +198,7 @@ esac'
 	[ ! -e "$T/updated" ]
 }
 
-@test "fetch: a suite other than a security suite comes from the main archive" {
+@test "fetch: a release other than a security release comes from the main archive" {
 	machine_with "Debian-Security|http://mirror/security/" "Debian|http://mirror/debian/"
 	run "$SCRIPTS/fetch" --list 7.3
 	[[ $(cat "$T/sources") == "deb [signed-by="*"] http://mirror/debian/ trixie-backports main" ]]
@@ -207,7 +207,7 @@ esac'
 	[[ $(tail -n 1 "$T/sources") == "deb [signed-by="*"] http://mirror/debian/ testing main" ]]
 }
 
-@test "fetch: apt's configuration for a private suite writes only to the build folder" {
+@test "fetch: apt's configuration for a separate release writes only to the build folder" {
 	machine_with "Debian-Security|http://mirror/security/"
 	"$SCRIPTS/fetch" --list 5.10
 	for place in Etc::sourcelist State::Lists Cache; do

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 load common
 
-# An archive with only the suite bookworm, whose packages are $1, each as PACKAGE VERSION SIZE.
+# An archive with only the release bookworm, whose packages are $1, each as PACKAGE VERSION SIZE.
 archive() {
 	command_is apt-get '
 case $* in
