@@ -24,12 +24,12 @@ help:
 	@echo '  make help-all      all other commands'
 	@echo
 	@echo '  BASE=6.1           the kernel line: $(BASES)'
-	@echo '                     for verify, mutants and soak also a kernel of Debian with the live patch'
+	@echo '                     verify, mutants and soak also accept a Debian kernel, and use its live patch'
 	@echo '  KSRC=/path         your kernel tree instead of the one that is fetched; only apply writes to it'
 	@echo '  ARCH=arm64         for the commands that boot kernels; the default is x86'
 
 help-all: help
-	@echo '  PART=feature       for apply, verify and dist, up to 6.6: the first section of the series alone'
+	@echo '  PART=feature       for apply, verify and dist: only the first section of the series (up to 6.6)'
 	@echo '  VERSION=6.1.190-1  a point release other than the newest'
 	@echo '  KERNEL=NAME        for livepatch, verify-live and stock: a kernel of Debian, as uname -r prints it'
 	@echo '  KEY= CERT=         for livepatch: sign the module'
@@ -42,7 +42,7 @@ help-all: help
 	@echo '  make selftests     build the suite and the probe into build/selftests'
 	@echo '  make verify-live   boot a Debian kernel; compare it before, with and after the live patch'
 	@echo '  make stock         boot the kernels that Debian ships, and record what works in each'
-	@echo '  make matrix        verify each base at hand, its module ABI and prices; print the results by rule'
+	@echo '  make matrix        verify each base whose source is at hand, its module ABI and prices'
 	@echo '  make mutants       break one rule at a time; the tests named for it must fail'
 	@echo '                     GENERATED=100: run 100 mutants that are generated from the series'
 	@echo '  make prefixes      build and boot with the first patch, the first two, and so on'
@@ -56,7 +56,7 @@ help-all: help
 	@echo 'publish'
 	@echo '  make series-check  check a series as an integrator would, on every point release'
 	@echo '  make kabi          compare symbol CRCs and struct layouts of stock and patched kernel'
-	@echo '  make dist          write dist/linux-BASE.mbox for git am, a cover letter, for 7.3 dist/upstream'
+	@echo '  make dist          write dist/linux-BASE.mbox for git am and a cover letter; for 7.3 also dist/upstream'
 	@echo '  make labs          write dist/labs: jobs for LAVA, kselftest, autopkgtest and KCIDB'
 	@echo '  make results       record what was measured in patches/results.json, and write all pages from it'
 	@echo '  make fetch         fetch the source of a kernel, and print its path'
