@@ -21,6 +21,7 @@ import argparse
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import typing
@@ -87,8 +88,10 @@ def prepare() -> None:
 
 
 def run(verb: typing.Callable[[], typing.Optional[int]]) -> typing.NoReturn:
-    """Runs a verb's main function. An I/O error prints one line, not a traceback."""
+    """Runs a verb's main function. An I/O error prints one line, not a traceback. SIGTERM is like Ctrl-C, so that the
+    verb ends its children and removes what is half done."""
     prepare()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         sys.exit(verb())
     except KeyboardInterrupt:
