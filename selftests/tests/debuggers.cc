@@ -173,7 +173,8 @@ static void check_ptraced(const Ptraced &p)
 		at_breakpoint++;
 		if (PTRACE_STOPS_AGAIN) {
 			set_breakpoint(tracee, p.breakpoint, false);
-			tracee.resume(PTRACE_SINGLESTEP);
+			if (!tracee.resume(PTRACE_SINGLESTEP))
+				break;
 			set_breakpoint(tracee, p.breakpoint);
 		}
 	}
