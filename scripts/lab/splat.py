@@ -57,6 +57,8 @@ AFTER = 10  # the number of following lines in which "then" of an allow-splats e
 # Each test writes its name to /dev/kmsg when it starts.
 MARKER = re.compile(r"perf_bpf_filter: test (\S+)")
 RELEASE = re.compile(r"Linux version (\S+)")
+# scripts/boot sets oops=panic. Init dies of a signal, not of an oops.
+CRASH = re.compile(r"Kernel panic(?!.*Attempted to kill init)")
 
 
 class Allowed(typing.NamedTuple):
@@ -126,6 +128,11 @@ def splats(console: str, allowed: typing.Optional[typing.Iterable[Allowed]] = No
                 found.append(splat)
                 break
     return found
+
+
+def crashed(found: typing.Iterable[typing.Dict[str, typing.Any]]) -> typing.Optional[str]:
+    """The test during which the kernel crashed; None if it printed only warnings."""
+    return next((splat["test"] for splat in found if CRASH.search(splat["line"])), None)
 
 
 def stale_int3(console: str, found: typing.Sequence[typing.Dict[str, typing.Any]]) -> bool:

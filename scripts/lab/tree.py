@@ -18,7 +18,7 @@ import time
 import typing
 import zlib
 
-from lab import BUILD, SCRIPTS, TOP, die, ktap
+from lab import BUILD, SCRIPTS, TOP, die, ktap, splat
 from lab.arch import ARCH
 from lab.base import Base, kernel_version, names
 
@@ -367,9 +367,10 @@ class Ran:
         except (OSError, ValueError):
             die(last_line(log))
         self.outcome, self.exit = result["outcome"], result.get("exit")
-        self.splats = [splat["line"] for splat in result.get("splats", [])]
-        # The test that was running at the first splat.
-        self.crashed = next((splat["test"] for splat in result.get("splats", [])), None)
+        found = result.get("splats", [])
+        self.splats = [one["line"] for one in found]
+        # The test that was running at the first splat, and the one during which the kernel crashed.
+        self.during, self.crashed = next((one["test"] for one in found), None), splat.crashed(found)
         self.seconds = result.get("seconds")
         self.output, self.console = read(out / "output.log"), read(out / "console.log")
         self.results = ktap.Said.of(self.output)

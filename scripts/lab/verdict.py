@@ -11,7 +11,7 @@ import re
 import sys
 import typing
 
-from lab import ktap, printable
+from lab import ktap, printable, splat
 from lab.base import Skip, deadly
 
 # The rows of perf_bpf_probe: the seven effects in lib/effects.cc and the three stops in probe/stops.cc. For each row:
@@ -89,12 +89,12 @@ def read_oops(folder: pathlib.Path) -> typing.Tuple[typing.Dict[str, str], typin
     the kernel crashed is "dies"."""
     guest = read_guest(folder)
     ran = dict(ktap.results((folder / "output.log").read_bytes().decode(errors="replace").split("\n")))
-    if guest["outcome"] == "splat":
-        died = guest["splats"][0]["test"] if guest.get("splats") else None
-        if not died:
-            return ran, "the kernel crashed before the first test"
-        if died in ran or guest["exit"] is not None:
-            return ran, f"the kernel complains during {died}, but does not crash: {guest['splats'][0]['line']}"
+    if guest["outcome"] == "splat" and guest.get("splats"):
+        first, died = guest["splats"][0], splat.crashed(guest["splats"])
+        if not first["test"]:
+            return ran, f"the kernel complains before the first test: {first['line']}"
+        if died != first["test"] or died in ran or guest["exit"] is not None:
+            return ran, f"the kernel complains during {first['test']}, but does not crash: {first['line']}"
         ran[died] = "dies"
     elif guest["error"]:
         return ran, guest["error"]
@@ -243,7 +243,8 @@ def killers(names: typing.Collection[str], ran: typing.Any, dies: typing.Collect
     Each named test must fail. Of the tests that match a glob, at least one must fail and none may pass; skipped tests
     do not count, because the machine may lack what they need. Only a failed expectation counts as a failure: any kernel
     that is broken enough causes setup errors and tests without a verdict. A test of oops.* or @dies notices the mutant
-    if the kernel crashes during it; of several such tests one suffices, as the crash ends the guest."""
+    if the kernel crashes during it, not if it only prints a warning; of several such tests one suffices, as the crash
+    ends the guest."""
     expectations, notice, survives = set(EXPECTATION.findall(ran.output)), [], []
     fatal = deadly(names) | set(dies)
     crash = [test for name in fatal for test in fnmatch.filter([ran.crashed or ""], name)]
@@ -272,7 +273,7 @@ def differs(expected: typing.Mapping[str, str], ran: typing.Any) -> typing.Optio
         if result == "fail" and expected.get(test) != "fail":
             return f"{test} fails: {ktap.reasons(ran.output).get(test, 'no reason given')}"
     if ran.outcome not in ("passed", "failed"):
-        where = f" in {ran.crashed}" if ran.crashed else f" after {list(results)[-1]}" if results else ""
+        where = f" in {ran.during}" if ran.during else f" after {list(results)[-1]}" if results else ""
         return f"{ran.outcome}{where}{': ' + ran.splats[0] if ran.splats else ''}"
     for test, result in results.items():
         if result != expected.get(test):

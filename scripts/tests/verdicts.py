@@ -1,15 +1,17 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
 """Tables of results of stock and patched guests, each with the complaints of the verdict. Prints TAP."""
+import json
 import pathlib
 import re
 import sys
+import tempfile
 import types
 import typing
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from lab import TOP, ktap, suite, verdict  # noqa: E402
+from lab import TOP, ktap, suite, tree, verdict  # noqa: E402
 from lab.base import Skip  # noqa: E402
 
 TESTS = {"p": "pass", "f": "fail", "s": "skip"}
@@ -148,8 +150,57 @@ def crashes(how: str, guests: typing.List[str], complaints: typing.List[str]) ->
     return got, [("stock", *f"oops.{complaint}".split(": ", 1)) for complaint in complaints]
 
 
+# Splats: (the test that was running, the line).
+OOPS = [("oops.fork", "BUG: kernel NULL pointer dereference, address: 8"),
+        ("oops.fork", "Kernel panic - not syncing: Fatal exception")]
+WARN, INIT = ("oops.fork", "WARNING: CPU: 1 PID: 7 at a.c:1 f"), "Kernel panic - not syncing: Attempted to kill init!"
+STALL = ("oops.fork", "rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:")
+LATER = [(f"oops.{name}", line) for name, (_, line) in zip(("fork", "query"), (WARN, OOPS[1]))]
+
+# The splats of a guest that runs oops.*; the command's exit code, or None; the results before the end; what the guest
+# shows: the results with "d" for a crash, and the start of the error.
+DEATHS: typing.Tuple = (
+    (OOPS, None, "", "fork=d", None),
+    (OOPS, None, "exec=f", "exec=f fork=d", None),
+    ([("oops.fork", "Kernel panic - not syncing: Oops: Fatal exception")], None, "", "fork=d", None),
+    ([WARN, *OOPS], None, "", "fork=d", None),
+    ([WARN], None, "", "", "the kernel complains during oops.fork, but does not crash: WARNING"),
+    ([WARN], 0, "fork=p", "fork=p", "the kernel complains during oops.fork, but does not crash: WARNING"),
+    ([STALL], None, "", "", "the kernel complains during oops.fork, but does not crash: rcu: INFO"),
+    ([("oops.fork", INIT)], None, "", "", "the kernel complains during oops.fork, but does not crash: Kernel"),
+    (LATER, None, "fork=p", "fork=p", "the kernel complains during oops.fork, but does not crash: WARNING"),
+    (OOPS, 1, "fork=f", "fork=f", "the kernel complains during oops.fork, but does not crash: BUG"),
+    ([(None, line) for _, line in OOPS], None, "", "", "the kernel complains before the first test: BUG"),
+    ([], None, "exec=p", "exec=p", "splat"),
+)
+
+
+def boot(folder: str, splats: typing.Iterable[typing.Tuple[typing.Optional[str], str]], code: typing.Optional[int],
+         output: str, outcome: str = "splat") -> pathlib.Path:
+    """Writes what scripts/boot leaves of a guest."""
+    room = pathlib.Path(folder) / "boot"
+    room.mkdir()
+    (room / "output.log").write_text(output)
+    (room / "boot.json").write_text(json.dumps({
+        "outcome": outcome, "exit": code, "splats": [{"test": test, "line": line} for test, line in splats]}))
+    return room
+
+
+def deaths(splats: typing.List, code: typing.Optional[int], got: str, shown: str, error: typing.Optional[str]
+           ) -> typing.Tuple[typing.Tuple, typing.Tuple]:
+    def named(tests: str) -> typing.List[typing.Tuple[str, str]]:
+        return [(f"oops.{name}", result) for name, result in (test.split("=") for test in tests.split())]
+
+    with tempfile.TemporaryDirectory() as folder:
+        output = "TAP version 13\n1..9\n" + "".join(LINES[result].format(name) + "\n" for name, result in named(got))
+        ran, wrong = verdict.read_oops(boot(folder, splats, code, output))
+    return (ran, (wrong or "")[:len(error or "")] or wrong), \
+        ({name: {**TESTS, "d": "dies"}[result] for name, result in named(shown)}, error)
+
+
 # The tests that a mutant must fail; the results: "NAME=p" (pass), "f" (failed expectation), "e" (error), "v" (no
-# verdict) or "s" (skip); the test during which the kernel crashed; the tests that notice; why the mutant survives.
+# verdict) or "s" (skip); the splats, or the test during which the kernel crashed; the tests that notice; why the mutant
+# survives.
 MUTANTS: typing.Tuple = (
     ("a b", "a=f b=f", None, ["a", "b"], []),
     ("a b", "a=f b=p", None, ["a"], ["b"]),
@@ -172,16 +223,25 @@ MUTANTS: typing.Tuple = (
     ("oops.fork", "oops.fork=f", None, [], ["oops.fork"]),
     ("a oops.fork", "a=f", "oops.fork", ["a", "oops.fork"], []),
     ("a oops.fork", "a=p", "oops.fork", ["oops.fork"], ["a"]),
+    ("oops.fork", "", [WARN], [], ["oops.fork"]),
+    ("oops.fork", "oops.fork=p", [WARN], [], ["oops.fork"]),
+    ("oops.fork", "", [STALL], [], ["oops.fork"]),
+    ("oops.fork", "", [WARN, *OOPS], ["oops.fork"], []),
+    ("oops.fork", "oops.fork=p", LATER, [], ["oops.fork, the kernel crashed in oops.query"]),
+    ("a", "a=f a=p", None, ["a"], ["a"]),
 )
 LINES = {"p": "ok 1 {}", "s": "ok 1 {} # SKIP", "f": "# {0}: expected 1 hit, got 2 (t.cc:1)\nnot ok 1 {0}",
          "e": "# {0}: perf_event_open: EINVAL\nnot ok 1 {0}",
          "v": "# {0}: expected a verdict within 30 s, got none\nnot ok 1 {0}"}
 
 
-def mutants(names: str, got: str, crashed: typing.Optional[str], notice: typing.List[str], survives: typing.List[str]
+def mutants(names: str, got: str, crash: typing.Any, notice: typing.List[str], survives: typing.List[str]
             ) -> typing.Tuple[typing.Tuple, typing.Tuple]:
     output = "".join(LINES[result].format(name) + "\n" for name, result in (test.split("=") for test in got.split()))
-    ran = types.SimpleNamespace(output=output, results=ktap.Said.of(output), crashed=crashed)
+    splats = [(crash, line) for _, line in OOPS] if isinstance(crash, str) else crash or []
+    with tempfile.TemporaryDirectory() as folder:
+        room = boot(folder, splats, None if splats else 1, output, "splat" if splats else "failed")
+        ran = tree.Ran(room, room / "log", 13)
     return verdict.killers(names.split(), ran), (notice, survives)
 
 
@@ -210,7 +270,7 @@ def generated(expected: str, got: str, outcome: str, notice: typing.Optional[str
 
     splat = outcome == "splat"
     ran = types.SimpleNamespace(output="".join(LINES[result].format(name) + "\n" for name, result in pairs(got)),
-                                outcome=outcome, crashed="b" if splat else None, splats=["BUG: x"] * splat)
+                                outcome=outcome, during="b" if splat else None, splats=["BUG: x"] * splat)
     return verdict.differs({name: TESTS[result] for name, result in pairs(expected)}, ran), notice
 
 
@@ -227,8 +287,8 @@ def main() -> int:
     tap = ktap.Printer("verdict: ")
     table: typing.Any
     judged: typing.Any
-    for table, judged in ((PROBES, probes), (SKIPS, skips), (SUITE, suites), (CRASHES, crashes), (MUTANTS, mutants),
-                          (GENERATED, generated), ([()], words)):
+    for table, judged in ((PROBES, probes), (SKIPS, skips), (SUITE, suites), (CRASHES, crashes), (DEATHS, deaths),
+                          (MUTANTS, mutants), (GENERATED, generated), ([()], words)):
         for row in table:
             got, wanted = judged(*row)
             tap.test(got == wanted, f"{judged.__name__} {row}" + ("" if got == wanted else f": {got}, not {wanted}"))
