@@ -148,6 +148,17 @@ def judge_skips(stock: typing.Dict[str, typing.Any], patched: typing.Dict[str, t
     return [("patched", test, what) for test, what in complaints]
 
 
+def judge_suite(kernel: str, guest: typing.Dict[str, typing.Any], whole: typing.Set[str]
+                ) -> typing.List[typing.Tuple[str, typing.Optional[str], str]]:
+    """Complaints about a guest that did not run exactly the tests @whole."""
+    if guest["error"]:
+        return []
+    gone, others = sorted(whole - guest["tests"].keys()), sorted(guest["tests"].keys() - whole)
+    return [(kernel, None, f"{what}: {' '.join(tests[:3])}{' ...' * (len(tests) > 3)}") for tests, what in (
+        (gone, f"did not run {len(gone)} of the suite's {len(whole)} tests"),
+        (others, f"printed results of {len(others)} other tests")) if tests]
+
+
 def judge_oops(expected: Expected, guests: typing.Sequence[typing.Tuple[typing.Dict[str, str], typing.Optional[str]]]
                ) -> typing.Tuple[typing.List[typing.Tuple[str, typing.Optional[str], str]], typing.Dict[str, str]]:
     """(complaints, results of the tests that ran). @guests: the results of read_oops() for the stock kernel's guests.
@@ -199,17 +210,18 @@ def judge(stock: typing.Dict[str, typing.Any], patched: typing.Dict[str, typing.
         ran = [guest["tests"].keys() for guest in (stock, patched)]
         if ran[0] - deadly(ran[0]) != ran[1] - deadly(ran[1]):
             complaints.append(("patched", None, "did not run the same tests as stock"))
-        for kernel, its, whole in zip(("stock", "patched"), ran, expected.suite or ()):
-            if gone := sorted(whole - its):
-                complaints.append((kernel, None, f"did not run {len(gone)} of the suite's {len(whole)} tests: "
-                                   + " ".join(gone[:3]) + " ..." * (len(gone) > 3)))
+    for kernel, guest, whole in zip(("stock", "patched"), (stock, patched), expected.suite or ()):
+        complaints += judge_suite(kernel, guest, whole)
     return complaints
 
 
 def judge_live(guests: typing.Dict[str, typing.Dict[str, typing.Any]], expected: typing.Dict[str, typing.Set[str]],
-               whole: bool, skips: typing.Container[str]) -> typing.List[typing.Tuple[str, typing.Optional[str], str]]:
+               defects: typing.Dict[str, typing.Set[str]], suites: typing.Dict[str, typing.Set[str]],
+               skips: typing.Mapping[str, Skip]) -> typing.List[typing.Tuple[str, typing.Optional[str], str]]:
     """Like judge(), for the parts "before", "loaded" and "after" of a run with the live patch: a list of (part, test,
-    complaint). @skips: tests that the series skips, too."""
+    complaint). @suites: the tests that each part must run; @expected: those of them that must fail; @defects: those
+    that fail in a whole run. @skips: those that the kernel with the series skips; Debian's kernel has more options, and
+    may run them."""
     complaints: typing.List[typing.Tuple[str, typing.Optional[str], str]] = []
     for part, guest in guests.items():
         if guest["error"]:
@@ -219,18 +231,19 @@ def judge_live(guests: typing.Dict[str, typing.Dict[str, typing.Any]], expected:
             if result == "fail" and test not in expected[part]:
                 complaints.append((part, test, "fails, but is not listed as failing: " +
                                    guest["reasons"].get(test, "no reason given")))
-            elif result == "pass" and test in expected[part]:
-                complaints.append((part, test, "is listed as failing, but passes"))
+            elif result != "fail" and test in expected[part]:
+                complaints.append((part, test, f"is listed as failing, but the result is: {result}"))
             elif result == "skip" and guests["before"]["tests"].get(test, "skip") != "skip":
                 complaints.append((part, test, "is skipped, but was not before"))
-            elif result == "skip" and deadly([test]) and test not in skips:
-                complaints.append((part, test, "is skipped, but does not run without the live patch"))
-        if whole:
-            complaints += [(part, test, "is listed as failing, but does not exist")
-                           for test in sorted(expected[part] - guest["tests"].keys())]
+        complaints += [(part, test, "is listed as failing, but does not exist")
+                       for test in sorted(expected[part] - guest["tests"].keys())]
+        complaints += judge_suite(part, guest, suites[part])
+    complaints += [("loaded", test, what) for _, test, what in judge_skips(
+        guests["before"], guests["loaded"], Expected(set(), skips={
+            test: skip._replace(may=True) for test, skip in skips.items() if test in guests["loaded"]["tests"]}))]
     for part in ("before", "loaded"):
-        complaints += judge_probe(part, guests[part], expected[part], guests["before"])
-    if guests["after"]["effects"] != guests["before"]["effects"]:
+        complaints += judge_probe(part, guests[part], defects[part], guests["before"])
+    if any(guests["after"][part] != guests["before"][part] for part in ROWS):
         complaints.append(("after", None, "the probe does not print the same as before"))
     return complaints
 

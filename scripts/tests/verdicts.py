@@ -11,7 +11,7 @@ import typing
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from lab import TOP, ktap, suite, tree, verdict  # noqa: E402
+from lab import TOP, ktap, livepatch, suite, tree, verdict  # noqa: E402
 from lab.base import Skip  # noqa: E402
 
 TESTS = {"p": "pass", "f": "fail", "s": "skip"}
@@ -108,6 +108,7 @@ SUITE = (
     ("a b c oops.fork", "", "did not run 1 of the suite's {} tests: c"),
     ("a b c d e f oops.fork", "", "did not run 4 of the suite's {} tests: c d e ..."),
     ("a b oops.fork oops.query", "a b oops*", "did not run 1 of the suite's {} tests: oops.query"),
+    ("b oops.fork", "", "printed results of 1 other tests: a"),
 )
 
 
@@ -118,6 +119,56 @@ def suites(names: str, patterns: str, complaint: typing.Optional[str]) -> typing
     got = verdict.judge(run[0], run[1], verdict.Expected(set(), suite=(whole[0], whole[1])))
     return got, [(kernel, None, complaint.format(len(its))) for kernel, its in zip(("stock", "patched"), whole)
                   if complaint]
+
+
+# The results before, with and after the live patch; changed rows of the probe, as "PART.ROW=WORD; ..."; the reason that
+# c gives for a skip; the complaints. The suite is a, b, c and oops.fork. Before and after, a must fail; c may skip.
+LIVE: typing.Tuple = (
+    ("a=f b=p c=p", "a=p b=p c=p oops.fork=p", "a=f b=p c=p", "", "", []),
+    ("a=f b=p c=s", "a=p b=p c=s oops.fork=p", "a=f b=p c=s", "", "no BTF", []),
+    ("a=f b=p c=p", "a=p b=p c=p oops.fork=p", "a=f b=p c=p", "before.hup=delivered; after.hup=delivered", "",
+     ["before: the probe reports delivered for hup, expected suppressed"]),
+    ("a=f b=p c=p", "a=p b=p c=p oops.fork=p", "a=f b=p c=p", "after.hup=delivered", "",
+     ["after: the probe does not print the same as before"]),
+    ("a=f b=p c=p", "a=p b=p c=p oops.fork=p", "a=f b=p c=p", "after.step=does not stop", "",
+     ["after: the probe does not print the same as before"]),
+    ("a=f b=p c=p", "a=p b=p c=p oops.fork=p", "a=f b=p c=p", "loaded.hup=", "",
+     ["loaded: the probe does not print hup"]),
+    ("a=f b=p c=p", "a=p oops.fork=p", "a=f b=p c=p", "", "",
+     ["loaded: did not run 2 of the suite's 4 tests: b c"]),
+    ("a=f b=p", "a=p b=p oops.fork=p", "a=f b=p", "", "",
+     [f"{part}: did not run 1 of the suite's {count} tests: c"
+      for part, count in (("before", 3), ("loaded", 4), ("after", 3))]),
+    ("a=f b=p c=p", "a=p b=p c=p", "a=f b=p c=p", "", "",
+     ["loaded: did not run 1 of the suite's 4 tests: oops.fork"]),
+    ("a=f b=p c=p d=p", "a=p b=p c=p oops.fork=p", "a=f b=p c=p", "", "",
+     ["before: printed results of 1 other tests: d"]),
+    ("a=s b=p c=p", "a=s b=p c=p oops.fork=p", "a=s b=p c=p", "", "",
+     ["before: a: is listed as failing, but the result is: skip",
+      "after: a: is listed as failing, but the result is: skip",
+      "loaded: a: is skipped, but is not listed as skipped: no reason given"]),
+    ("a=f b=p c=p", "a=f b=p c=p oops.fork=p", "a=f b=p c=p", "", "",
+     ["loaded: a: fails, but is not listed as failing: no reason given"]),
+    ("a=f b=s c=p", "a=p b=s c=p oops.fork=p", "a=f b=s c=p", "", "",
+     ["loaded: b: is skipped, but is not listed as skipped: no reason given"]),
+    ("a=f b=p c=s", "a=p b=p c=s oops.fork=p", "a=f b=p c=s", "", "no PMU",
+     ["loaded: c: is skipped for a reason other than the listed one: no PMU"]),
+    ("a=f b=p c=p", "a=p b=p c=p oops.fork=s", "a=f b=p c=p", "", "",
+     ["loaded: oops.fork: is skipped, but is not listed as skipped: no reason given"]),
+    ("a=f b=p c=p", "a=p b=p c=p oops.fork=p", "a=p b=p c=s", "", "no BTF",
+     ["after: a: is listed as failing, but the result is: pass", "after: c: is skipped, but was not before"]),
+)
+
+
+def live(before: str, loaded: str, after: str, probe: str, reason: str, complaints: typing.List[str]
+         ) -> typing.Tuple[typing.List, typing.List]:
+    runs = dict(zip(livepatch.PARTS, (before, loaded, after)))
+    guests = {part: guest(tests, [row.partition(".")[2] for row in probe.split("; ") if row.startswith(f"{part}.")],
+                          {"c": reason} if reason else {}) for part, tests in runs.items()}
+    fails: typing.Dict[str, typing.Set[str]] = {"before": {"a"}, "loaded": set(), "after": {"a"}}
+    got = verdict.judge_live(guests, fails, fails, {
+        part: {"a", "b", "c", *(["oops.fork"] if part == "loaded" else [])} for part in runs}, {"c": NO_BTF})
+    return [f"{part}: {test + ': ' if test else ''}{what}" for part, test, what in got], complaints
 
 
 # How oops.exec and oops.fork are listed ("d": crashes, "f": fails); the results in each guest; the complaints.
@@ -287,8 +338,8 @@ def main() -> int:
     tap = ktap.Printer("verdict: ")
     table: typing.Any
     judged: typing.Any
-    for table, judged in ((PROBES, probes), (SKIPS, skips), (SUITE, suites), (CRASHES, crashes), (DEATHS, deaths),
-                          (MUTANTS, mutants), (GENERATED, generated), ([()], words)):
+    for table, judged in ((PROBES, probes), (SKIPS, skips), (SUITE, suites), (LIVE, live), (CRASHES, crashes),
+                          (DEATHS, deaths), (MUTANTS, mutants), (GENERATED, generated), ([()], words)):
         for row in table:
             got, wanted = judged(*row)
             tap.test(got == wanted, f"{judged.__name__} {row}" + ("" if got == wanted else f": {got}, not {wanted}"))
