@@ -20,7 +20,7 @@ SPLAT = re.compile(r"""
     | unreferenced\ object               # kmemleak
     | new\ suspected\ memory\ leaks
     | trying\ to\ register\ non-static\ key
-    | INFO:.*(detected\ stall|self-detected)   # RCU, and its tasks
+    | INFO:.*(detected\ (?:expedited\ )?stall|self-detected)  # RCU, and its tasks
     | INFO:\ task\ .*\ blocked\ (?:in\ I/O\ wait\ )?for
     | watchdog:\ BUG
     | hard\ LOCKUP
@@ -33,8 +33,9 @@ SPLAT = re.compile(r"""
     | stack\ guard\ page
     | unchecked\ MSR\ access\ error
     | Uhhuh\.\ NMI\ received
-    | Unexpected\ kernel\ single-step\ exception  # arm64
-    | int3:\ 0000\ \[\#                   # up to 6.11 without "Oops: "
+    | Unable\ to\ handle\ kernel        # arm64
+    | Unexpected\ kernel\ (?:single-step|BRK)\ exception  # arm64
+    | \w:\ [0-9a-f]{4,16}\ \[\#\d+\]  # die(), on x86 up to 6.11 without "Oops: "
     | PANIC:\ double\ fault
     | Internal\ error:                  # arm64
     | huh,\ entered\ softirq
@@ -53,7 +54,8 @@ SPLAT = re.compile(r"""
 """, re.VERBOSE)
 # The timestamp of a kernel message, with the caller if the kernel prints it.
 TIME = re.compile(r"\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])? ")
-AFTER = 10  # the number of following lines in which "then" of an allow-splats entry must match
+# The number of following lines in which "then" of an allow-splats entry must match, or the end of a line that was cut.
+AFTER = 10
 # Each test writes its name to /dev/kmsg when it starts.
 MARKER = re.compile(r"perf_bpf_filter: test (\S+)")
 RELEASE = re.compile(r"Linux version (\S+)")
@@ -85,13 +87,12 @@ def read_allowed(path: pathlib.Path = SCRIPTS / "allow-splats") -> typing.List[A
     return entries
 
 
-def cut_in_two(line: str, following: str) -> typing.Iterator[str]:
+def cut_in_two(line: str, following: typing.Iterable[str]) -> typing.Iterator[str]:
     """What @line may be if the timestamp of another CPU's message interrupts it: its end follows after the timestamp,
-    or, after the whole message, in @following."""
+    or after the whole message, or several, in the first of the lines @following without a timestamp."""
     if cut := TIME.search(line, 1):
         yield line[:cut.start()] + line[cut.end():]
-        if not TIME.match(following):
-            yield line[:cut.start()] + following
+        yield from (line[:cut.start()] + end for end in [end for end in following if not TIME.match(end)][:1])
 
 
 def splats(console: str, allowed: typing.Optional[typing.Iterable[Allowed]] = None
@@ -123,7 +124,7 @@ def splats(console: str, allowed: typing.Optional[typing.Iterable[Allowed]] = No
             part = line[at:at + 5120]
             marker = MARKER.search(part)
             test = marker[1] if marker else test
-            whole = [part, *cut_in_two(part, lines[number + 1][:5120] if number + 1 < len(lines) else "")]
+            whole = [part, *cut_in_two(part, (end[:5120] for end in lines[number + 1:number + 1 + AFTER]))]
             if splat := next(filter(None, (splat_of(each, number) for each in whole)), None):
                 found.append(splat)
                 break

@@ -145,25 +145,35 @@ outcome_is() {
 	BUG kmalloc-64 (Not tainted): Poison overwritten
 	BUG task_struct (Tainted: G        W         ): Object padding overwritten
 	rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:
+	rcu: INFO: rcu_preempt detected expedited stalls on CPUs/tasks: { 1-...D } 21 jiffies s: 5 root: 0x2/.
+	rcu: INFO: rcu_sched self-detected stall on CPU
 	INFO: task perf:77 blocked for more than 120 seconds.
 	INFO: task perf:1 blocked in I/O wait for more than 122 seconds.
 	watchdog: BUG: soft lockup - CPU#0 stuck for 22s! [perf:77]
 	NMI watchdog: Watchdog detected hard LOCKUP on cpu 0
 	general protection fault, probably for non-canonical address 0xdead: 0000 [#1] PREEMPT SMP
 	general protection fault: 0000 [#1] SMP
+	invalid opcode: 0000 [#1] PREEMPT SMP NOPTI
+	divide error: 0000 [#2] SMP
+	int3: 0000 [#1] PREEMPT SMP NOPTI
+	traps: PANIC: double fault, error_code: 0x0
 	Oops: 0000 [#1] PREEMPT SMP
 	UBSAN: shift-out-of-bounds in kernel/events/core.c:1:1
 	refcount_t: underflow; use-after-free.
 	list_del corruption. prev->next should be ffff8880, but was 0
 	unchecked MSR access error: WRMSR to 0x38f (tried to write 0x7) at rIP: 0xffffffff8106
 	Uhhuh. NMI received for unknown reason 20 on CPU 0.
+	Internal error: Oops: 0000000096000004 [#1] PREEMPT SMP
+	Unable to handle kernel NULL pointer dereference at virtual address 0000000000000008
+	Unable to handle kernel paging request at virtual address dead000000000108
+	Unexpected kernel BRK exception at EL1
 	Unexpected kernel single-step exception at EL1""".splitlines()
 	for line in splats:
 	    assert splat.splats(f"[    1.000000] {line}\n", []), line
 	    words = line.lstrip("\t")
 	    for at in range(1, len(words)):
-	        # Between two halves, a line of another CPU: with its end, and without.
-	        for other in "[    1.000001] eth0: up\n", "[    1.000001] ":
+	        # Between two halves, a line of another CPU, with its end or without, or two of its lines.
+	        for other in "[    1.000001] eth0: up\n", "[    1.000001] ", "[    1.000001] eth0: up\n[    1.000002] eth1: up\n":
 	            assert splat.splats(f"[    1.000000] {words[:at]}{other}{words[at:]}\n", []), (other, words[:at])
 	for line in """\
 	ACPI: please report a bug: BUG
