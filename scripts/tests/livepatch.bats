@@ -466,7 +466,7 @@ saw() {
 	chmod +x "$BUILD/linux-6.1.9-1/selftests/perf_bpf_filter"
 	result() {
 		cat >"$BUILD/results-$1.json" <<-END
-			{"of": "$2", "deadly": [],
+			{"verdict": "pass", "of": "$2", "deadly": [],
 			 "stock": {"logs": "$BUILD/linux-6.1.9-1/x", "kernel": "$3", "tests": {"a": "fail"}, "reasons": {}},
 			 "patched": {"logs": "$BUILD/linux-6.1.9-1/x", "tests": {"a": "pass"}, "reasons": {}}}
 		END

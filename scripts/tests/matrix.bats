@@ -13,7 +13,7 @@ measured() {
 	END
 	chmod +x "$programs/perf_bpf_filter"
 	cat >"$BUILD/${3-}/results-$1.json" <<-END
-		{"of": "$(ARCH=${3:-x86} bash -c ". '$SCRIPTS/lib.sh'; lab subject $1")",
+		{"verdict": "pass", "of": "$(ARCH=${3:-x86} bash -c ". '$SCRIPTS/lib.sh'; lab subject $1")",
 		 "stock": {"logs": "$BUILD/linux-$1/stock-boot", "tests": {"a": "$2", "b": "fail"},
 		           "reasons": {"b": "7 of 900 hits lost, 3 detaches"}},
 		 "patched": {"logs": "$BUILD/linux-$1/patched-boot", "tests": {"a": "pass", "b": "pass"},
@@ -58,6 +58,23 @@ measured() {
 	run "$SCRIPTS/matrix"
 	[ "$status" -eq 1 ]
 	[ "${lines[-1]}" = "matrix: 6.12 arm64 was measured with other patches or tests; run make verify BASE=6.12 ARCH=arm64 again" ]
+}
+
+@test "matrix: results that are cut short, or have complaints or no verdict, are never green" {
+	local results=$BUILD/results-6.1.json whole cut
+	measured 6.1 fail
+	whole=$(<"$results")
+	for cut in '' '[]' '{}' 'null' '{"of": ""}' "${whole:0:200}" "${whole%?}" "${whole/'"verdict": "pass", '/}" "${whole/'"stock": {'/'"stock": [], "x": {'}"; do
+		echo "$cut" >"$results"
+		run "$SCRIPTS/matrix" 6.1
+		one_line "matrix: no results for 6.1 *; run make verify BASE=6.1"
+		run "$SCRIPTS/dist" 6.1
+		one_line "dist: *run make verify BASE=6.1 *"
+	done
+	echo "${whole/pass/fail}" >"$results"
+	run "$SCRIPTS/matrix" 6.1
+	[ "$status" -eq 1 ]
+	[ "${lines[-1]}" = "matrix: 6.1 ended with complaints; run make verify BASE=6.1 again" ]
 }
 
 @test "matrix: fails without results, or without results for the base" {

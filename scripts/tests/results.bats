@@ -149,7 +149,7 @@ sys.exit(compare.judge("6.1", stock, patched, ["b"], pathlib.Path("out")))' "$@"
 	mkdir -p "$BUILD" "$T/linux/selftests"
 	printf '#!/bin/sh\necho '\''{"rules": [], "tests": []}'\''\n' >"$T/linux/selftests/perf_bpf_filter"
 	chmod +x "$T/linux/selftests/perf_bpf_filter"
-	printf '{"stock": {"logs": "%s/linux/stock-boot"}, "verdict": "fail"}' "$T" >"$BUILD/results-6.1.json"
+	printf '{"stock": {"logs": "%s/linux/stock-boot"}, "verdict": "fail", "of": ""}' "$T" >"$BUILD/results-6.1.json"
 	run "$T/top/scripts/ship/results"
 	[ "$status" -eq 0 ]
 	[ "$output" = "results: make verify BASE=6.1 ended with complaints, or had KSRC, VERSION or RACE_SECONDS set: not recorded; repeat it" ]
