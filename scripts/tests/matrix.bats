@@ -140,6 +140,28 @@ measured() {
 	[[ $output == *"matrix: 6.18 was not measured again: its source is on kernel.org; set KERNEL_MIRROR="* ]]
 }
 
+# The names of a distribution's kernels are longer than those of bases.
+@test "matrix: no line is longer than 100 columns" {
+	measured 6.1 fail
+	python3 - "$BUILD" <<-'END'
+	import json, pathlib, sys
+	build, rules = pathlib.Path(sys.argv[1]), [f"C{i}" for i in range(1, 17)]
+	tests = {f"{rule}.{i}": rule for rule in rules for i in range(100)}
+	said = {"rules": [{"id": rule, "what": "what"} for rule in rules],
+	        "tests": [{"name": name, "rule": rule, "says": "says", "file": "tests/a.cc"} for name, rule in tests.items()]}
+	(build / "linux-6.1/selftests/perf_bpf_filter").write_text(f"#!/bin/sh\necho '{json.dumps(said)}'\n")
+	found = json.loads((build / "results-6.1.json").read_text())
+	for kernel in "stock", "patched":
+	    found[kernel]["tests"] = dict.fromkeys(tests, "pass")
+	for name in "6.1", "6.12.117+deb12-amd64":
+	    (build / f"results-{name}.json").write_text(json.dumps(found))
+	END
+	run "$SCRIPTS/matrix"
+	[[ ${lines[0]} =~ ^\ +C1\ .*C9$ ]]
+	[[ $output =~ 6.12.117\+deb12-amd64\ live\ +100/100 ]]
+	[ "$(grep -v ^matrix: <<<"$output" | wc -L)" -le 100 ]
+}
+
 # make 4.3 does not pass variables from its command line to $(shell).
 @test "make matrix: KERNEL_MIRROR, BUILD and ARCH on the command line select the bases" {
 	local verb
