@@ -17,10 +17,11 @@ esac'
 	archive 'linux-image-6.1.0-9-amd64 6.1.99-1 200000 linux-image-6.1.0-10-amd64 6.1.100-1 200000
 	linux-image-6.1.0-10-amd64-dbg 6.1.100-1 200000 linux-image-6.1.0-10-rt-amd64 6.1.100-1 200000
 	linux-image-6.1-amd64 6.1.101-1 200000 linux-image-5.10.0-1-amd64 5.10.2-1 200000
-	linux-image-7.0.12-amd64 7.0.12-1 1900 linux-image-7.1.13-amd64 7.1.13-1 1900 linux-modules-7.1.13-amd64 7.1.13-1 200000'
+	linux-image-7.0.12-amd64 7.0.12-1 1900 linux-image-7.1.13-amd64 7.1.13-1 1900 linux-modules-7.1.13-amd64 7.1.13-1 200000
+	linux-image-7.2.4-amd64 7.2.4-1 200000'
 	run "$SCRIPTS/image" --list
 	[ "$status" -eq 0 ]
-	[ "$(grep -v ^image: <<<"$output")" = $'5.10.0-1-amd64 5.10.2-1 bookworm\n6.1.0-10-amd64 6.1.100-1 bookworm\n7.1.13-amd64 7.1.13-1 bookworm' ]
+	[ "$(grep -v ^image: <<<"$output")" = $'5.10.0-1-amd64 5.10.2-1 bookworm\n6.1.0-10-amd64 6.1.100-1 bookworm\n7.1.13-amd64 7.1.13-1 bookworm\n7.2.4-amd64 7.2.4-1 bookworm' ]
 	[[ $output == *"image: no sid in the archive"* ]]
 }
 
@@ -30,6 +31,40 @@ esac'
 	[ "$status" -eq 1 ]
 	[ "${lines[-1]}" = "image: no linux-image-6.1.0-1-amd64 in the archive: E: Unable to locate package linux-image-6.1.0-1-amd64" ]
 	[ ! -e "$BUILD/images/6.1.0-1-amd64" ]
+}
+
+@test "stock: a kernel whose guest ran half of the suite, or whose probe contradicts it, gets no row" {
+	local name guest=$BUILD/images/6.12.9-amd64-boot
+	cp -r "$SCRIPTS" "$T/scripts"
+	mkdir -p "$T/patches" "$BUILD/images/selftests"
+	cp -r "$SCRIPTS"/../patches/{linux-*,livepatch} "$T/patches"
+	# The programs that stock calls; the guest's results are in $T/guest.
+	printf '#!/bin/sh\n' | tee "$T/scripts/deps" >"$BUILD/images/selftests/perf_bpf_probe"
+	printf '#!/bin/sh\necho "%s/tree"\n' "$T" >"$T/scripts/fetch"
+	printf '#!/bin/sh\n[ "$1" != --list ] || echo "6.12.9-amd64 $VERSION_OF bookworm"\n' >"$T/scripts/image"
+	printf '#!/bin/sh\ncp -r "%s/guest" "$2"\n' "$T" >"$T/scripts/boot-image"
+	printf '#!/bin/sh\necho '"'"'{"rules": [], "tests": [%s]}'"'"'\n' \
+		"$(printf '{"name": "%s", "rule": "C1", "says": "", "file": ""}\n' a b oops.c | paste -sd ,)" >"$BUILD/images/selftests/perf_bpf_filter"
+	chmod +x "$BUILD/images/selftests/perf_bpf_filter"
+	command_is make 'exit 0'
+	export VERSION_OF=6.12.9-1
+	for name in "" half probe since; do
+		rm -rf "$T/guest" "$guest"
+		guest_ran guest failed 'TAP version 13\n1..2\nok 1 a\nnot ok 2 b\n'
+		: >"$T/guest/console.log"
+		case $name in
+		half) guest_ran guest failed 'TAP version 13\n1..1\nnot ok 1 b\n' ;;
+		probe) probe_says guest hup delivered ;;
+		since) VERSION_OF=6.12.999-1 ;;
+		esac
+		run "$T/scripts/stock"
+		case $name in
+		half) [[ $status -eq 1 && $output == *"stock: 6.12.9-amd64: did not run 1 of the suite's 2 tests: a"* ]] ;;
+		probe) [[ $status -eq 1 && $output == *"stock: 6.12.9-amd64: the probe reports delivered for hup, expected suppressed"* ]] ;;
+		since) [[ $status -eq 0 && $(cat "$T/patches/KERNELS.md") == *"| 1 of 2 | -          | C1           | series 6.12"* ]] ;;
+		*) [[ $status -eq 0 && $(cat "$T/patches/KERNELS.md") == *"| 7 of 7     | fixed      | 1 of 2 | -          | C1           | nothing here |"* ]] ;;
+		esac || { echo "$name: $status, $output"; cat "$T/patches/KERNELS.md"; false; }
+	done
 }
 
 @test "stock --check: a row that was measured with other tests must be marked" {
