@@ -120,10 +120,11 @@ class Printer:
         self.say(f"{'ok' if good else 'not ok'} {self.number} {self.what}{text}{note and ' # ' + note}")
 
     def end(self) -> int:
-        """Prints the plan, unless it was printed at the start; returns the exit code."""
+        """Prints the plan, unless it was printed at the start; returns the exit code. It is 0 only if as many tests ran
+        as were planned, at least one, and none failed."""
         if self.planned is None:
             self.say(f"1..{self.number}")
-        return 1 if self.wrong else 0
+        return 1 if self.wrong or not self.number or self.number != (self.planned or self.number) else 0
 
 
 def rounds(text: str) -> typing.Counter[str]:

@@ -76,7 +76,7 @@ def read_guest(folder: pathlib.Path) -> typing.Dict[str, typing.Any]:
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise SystemExit(f"report: {folder}: {error}; scripts/boot writes what is missing")
     guest.update(read_run(text.replace("guest-init: up\n", "", 1)))
-    if guest["outcome"] not in ("passed", "failed"):
+    if guest["outcome"] not in ("passed", "failed") or guest.get("splats"):
         guest["error"] = guest["outcome"] + (f": {guest['splats'][0]['line']}"
                                              if guest.get("splats") else "")
     elif guest["exit"] != ("fail" in guest["tests"].values()) and not guest["error"]:

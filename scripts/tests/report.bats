@@ -205,6 +205,9 @@ wrong() {
 	SPLATS='[{"line": "WARNING: CPU: 1", "test": "a"}]' guest_ran patched splat "$GREEN"
 	judged
 	wrong "patched: splat: WARNING: CPU: 1"
+	SPLATS='[{"line": "WARNING: CPU: 1", "test": "a"}]' guest_ran patched passed "$GREEN"
+	judged
+	wrong "patched: passed: WARNING: CPU: 1"
 	guest_ran patched passed "$GREEN"
 	guest_ran stock lost "$RED"
 	judged

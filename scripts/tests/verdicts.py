@@ -1,6 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
 """Tables of results of stock and patched guests, each with the complaints of the verdict. Prints TAP."""
+import contextlib
+import io
 import json
 import pathlib
 import re
@@ -325,6 +327,19 @@ def generated(expected: str, got: str, outcome: str, notice: typing.Optional[str
     return verdict.differs({name: TESTS[result] for name, result in pairs(expected)}, ran), notice
 
 
+# The plan of a verb that prints TAP, or None; the results; the exit code.
+PRINTED: typing.Tuple = ((None, "pp", 0), (None, "pf", 1), (None, "", 1), (2, "pp", 0), (2, "p", 1), (2, "ppp", 1),
+                         (0, "", 1))
+
+
+def printed(plan: typing.Optional[int], results: str, code: int) -> typing.Tuple[int, int]:
+    with contextlib.redirect_stdout(io.StringIO()):
+        tap = ktap.Printer("", plan)
+        for result in results:
+            tap.test(result == "p", "a")
+        return tap.end(), code
+
+
 def words() -> typing.Tuple[typing.List, typing.List]:
     """The rows and words of verdict.py must be those in the probe's source."""
     source = "".join((TOP / "selftests" / file).read_text()
@@ -339,7 +354,8 @@ def main() -> int:
     table: typing.Any
     judged: typing.Any
     for table, judged in ((PROBES, probes), (SKIPS, skips), (SUITE, suites), (LIVE, live), (CRASHES, crashes),
-                          (DEATHS, deaths), (MUTANTS, mutants), (GENERATED, generated), ([()], words)):
+                          (DEATHS, deaths), (MUTANTS, mutants), (GENERATED, generated),
+                          (PRINTED, printed), ([()], words)):
         for row in table:
             got, wanted = judged(*row)
             tap.test(got == wanted, f"{judged.__name__} {row}" + ("" if got == wanted else f": {got}, not {wanted}"))
