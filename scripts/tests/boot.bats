@@ -61,6 +61,7 @@ outcome_is() {
 	outcome_is passed 0
 	grep -q '"again": 1' "$T/out/boot.json"
 	[[ $output == *"boot: QEMU ran an int3 that is no longer in memory; again"* ]]
+	grep -q 'Oops: int3' "$T/out/console-1.log"
 	# It is booted three times at most.
 	boots "up; ${died/CODE 1f/0f <1f}"
 	outcome_is splat 13
