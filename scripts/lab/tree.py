@@ -182,7 +182,9 @@ def ksrc_folder() -> typing.Optional[pathlib.Path]:
 def built(base: Base) -> bool:
     """Whether a patched kernel has been built, of any version."""
     folder = ksrc_folder()
-    return any(BUILD.glob(f"{folder.name if folder else f'linux-{base.name}.*'}/patched/{OBJ}/{IMAGE}"))
+    # The first release of a line has the name of the line: linux-7.0.
+    folders = [folder.name] if folder else [f"linux-{base.name}", f"linux-{base.name}.*"]
+    return any(any(BUILD.glob(f"{name}/patched/{OBJ}/{IMAGE}")) for name in folders)
 
 
 def copy_ksrc(one: Base, folder: pathlib.Path) -> "Work":

@@ -100,6 +100,12 @@ built() {
 	rm -r "$BUILD/linux-6.1.9-1/patched/obj"
 	run "$SCRIPTS/prove/bench" 6.1
 	one_line "bench: no kernels are built for 6.1; run make verify BASE=6.1 first"
+	# The first release of a line: the next step is to fetch its source.
+	mkdir -p "$BUILD/linux-7.0/patched/obj/arch/x86/boot"
+	touch "$BUILD/linux-7.0/patched/obj/arch/x86/boot/bzImage"
+	run "$SCRIPTS/prove/bench" 7.0
+	[ "$status" -ne 0 ]
+	[[ $output == fetch:* ]]
 }
 
 @test "bench: builds the stock kernel if verify did not, except with --quick" {
