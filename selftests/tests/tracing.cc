@@ -294,24 +294,30 @@ public:
 			unavailable("no uprobe events (CONFIG_UPROBE_EVENTS)");
 		if (readlink("/proc/self/exe", path, sizeof(path) - 1) < 0)
 			setup_failed("readlink of /proc/self/exe", errno);
-		command << "p:" << NAME << " " << path << ":" << offset;
+		command << "p:" << name_ << " " << path << ":" << offset;
 		if (!write(command.str()))
 			setup_failed("writing to uprobe_events", errno);
 	}
-	~TracefsUprobe() { write("-:perf_bpf_filter/hit"); }
+	~TracefsUprobe()
+	{
+		/* EBUSY until the last event is freed, which may be after its task has exited. */
+		for (int tries = 0; !write("-:" + name_) && errno == EBUSY && tries < 100; tries++)
+			usleep(10'000);
+	}
 	TracefsUprobe(const TracefsUprobe &) = delete;
 
 	perf_event_attr attr() const
 	{
 		perf_event_attr attr = tracing_event(PERF_TYPE_TRACEPOINT);
 
-		attr.config = id_of_tracepoint(NAME);
+		attr.config = id_of_tracepoint(name_.c_str());
 		return attr;
 	}
 
 private:
 	static constexpr char FILE[] = "/sys/kernel/tracing/uprobe_events";
-	static constexpr char NAME[] = "perf_bpf_filter/hit";
+	/* Another run may have left its uprobe behind. */
+	const std::string name_ = "perf_bpf_filter/hit_" + std::to_string(getpid());
 
 	static bool write(const std::string &command)
 	{
