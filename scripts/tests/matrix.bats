@@ -68,7 +68,7 @@ measured() {
 		echo "$cut" >"$results"
 		run "$SCRIPTS/matrix" 6.1
 		one_line "matrix: no results for 6.1 *; run make verify BASE=6.1"
-		run "$SCRIPTS/dist" 6.1
+		run "$SCRIPTS/ship/dist" 6.1
 		one_line "dist: *run make verify BASE=6.1 *"
 	done
 	echo "${whole/pass/fail}" >"$results"

@@ -57,7 +57,7 @@ esac'
 		probe) probe_says guest hup delivered ;;
 		since) VERSION_OF=6.12.999-1 ;;
 		esac
-		run "$T/scripts/stock"
+		run "$T/scripts/prove/stock"
 		case $name in
 		half) [[ $status -eq 1 && $output == *"stock: 6.12.9-amd64: did not run 1 of the suite's 2 tests: a"* ]] ;;
 		probe) [[ $status -eq 1 && $output == *"stock: 6.12.9-amd64: the probe reports delivered for hup, expected suppressed"* ]] ;;
