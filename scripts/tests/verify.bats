@@ -174,20 +174,24 @@ found() {
 	one_line "dist: the measurement was made on another kernel than $BUILD/linux-6.1.9-1; run make verify BASE=6.1 again"
 }
 
-@test "Ctrl-C terminates a script and all its children" {
-	cd "$SCRIPTS"
-	# The test's shell starts background commands with SIGINT ignored, so reset it.
-	setsid env --default-signal=INT python3 -B -c "from lab import tree; tree.progress('a', ['sh', '-c', 'sleep 60; :'], '$T/log')" &
-	for ((i = 0; i < 100; i++)); do ! pgrep -s $! -x sleep >/dev/null || break; sleep 0.1; done
-	kill -INT -- -$!
-	run wait $!
-	[ "$status" -ne 0 ]
-	for ((i = 0; i < 50; i++)); do
-		pgrep -s $! >/dev/null || return 0
-		sleep 0.1
+@test "Ctrl-C and SIGTERM terminate a script and the scripts that it runs" {
+	printf 'import lab, sys\nfrom lab import tree\nlab.run(lambda: tree.progress("a", sys.argv[2:], sys.argv[1]))\n' >"$T/verb"
+	for signal in INT TERM; do
+		# The test's shell starts background commands with SIGINT ignored, so reset it.
+		PYTHONPATH=$SCRIPTS setsid env --default-signal=INT python3 -B "$T/verb" "$T/log" \
+			python3 -B "$T/verb" "$T/log2" sleep 60 &
+		script=$!
+		for ((i = 0; i < 100; i++)); do ! pgrep -s $script -x sleep >/dev/null || break; sleep 0.1; done
+		# Ctrl-C reaches all processes, kill(1) only the script.
+		if [ $signal = INT ]; then kill -INT -- -$script; else kill $script; fi
+		run wait $script
+		[ "$status" -ne 0 ]
+		for ((i = 0; i < 50; i++)); do pgrep -s $script >/dev/null || break; sleep 0.1; done
+		if pgrep -s $script; then
+			kill -9 -- -$script
+			return 1
+		fi
 	done
-	kill -9 -- -$!
-	return 1
 }
 
 @test "the subject of a verdict changes with every patch, test and option, but not with a message or a comment" {

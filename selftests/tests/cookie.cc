@@ -122,7 +122,7 @@ TEST("cookie.refused", "C7",
 /* struct bpf_link_info for a perf event, as in include/uapi/linux/bpf.h since Linux 6.9. */
 struct EventLinkInfo {
 	uint32_t type, id, prog_id;
-	uint64_t : 0;
+	uint64_t : 0; /* the union that follows is aligned */
 	uint32_t kind; /* enum bpf_perf_event_type */
 	uint64_t config;
 	uint32_t attr_type;
