@@ -168,6 +168,17 @@ sys.exit(compare.judge("6.1", stock, patched, ["b"], pathlib.Path("out")))' "$@"
 	one_line "rules: a.b is in tests/b.cc; a.b is in tests/b_a.cc; a.b is in b/a.cc; a.b is in tests/ab.cc: *"
 }
 
+@test "rules: 0901 of each base states the rules that users rely on" {
+	cp -r "$SCRIPTS" "$SCRIPTS/../patches" "$T"
+	command_is suite "echo '{\"rules\": [$(printf ', {"id": "C%s", "what": "w"}' {1..16} | cut -c 3-)], \"tests\": []}'"
+	run "$T/scripts/ship/rules" "$T/bin/suite"
+	[[ $output != *0901* ]]
+	sed -i 's/visible to$/visible for/' "$T"/patches/linux-6.6/0901-*
+	run "$T/scripts/ship/rules" "$T/bin/suite"
+	[[ $output == *"no sentence in 0901 of 6.6 that states C1: Otherwise it has no effect"* ]]
+	[[ $output != *"0901 of 6.1 "* ]]
+}
+
 @test "results: a run with KSRC or VERSION is not recorded, because it does not measure the base" {
 	local set
 	prepare
