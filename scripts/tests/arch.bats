@@ -31,13 +31,16 @@ print(" ".join(sorted(base.find("6.1").stock_fails())))' "$T/top/scripts"
 	one_line "list: *stock-fails.arm64: not in stock-fails: b.two"
 }
 
-@test "arch: an unknown architecture is refused" {
-	ARCH=armm64 run "$SCRIPTS/verify" 6.1
-	one_line "verify: no such architecture: armm64 (available: arm64 x86)"
-	for verb in try prove/{debug,kabi,peers,soak,prefixes}; do
+@test "arch: an unknown architecture, base or option is refused" {
+	for verb in verify try prove/{bench,debug,faults,fuzz,generate-mutants,kabi,mutants,peers,prefixes,readme-example,series-check,soak,stress} ship/{dist,labs}; do
 		ARCH=armm64 run "$SCRIPTS/$verb" 6.1
-		one_line "${verb#*/}: no such architecture: armm64 *"
+		one_line "${verb#*/}: no such architecture: armm64 (available: arm64 x86)"
+		run "$SCRIPTS/$verb" 4.19
+		one_line "${verb#*/}: no such base: 4.19 (available: *6.1*)"
+		run -2 "$SCRIPTS/$verb" --frob
+		one_line "usage: ${verb#*/} *"
 	done
+	[ ! -e "$BUILD" ]
 }
 
 @test "arch: a command for x86 only refuses another architecture before it starts" {
@@ -54,8 +57,7 @@ print(" ".join(sorted(base.find("6.1").stock_fails())))' "$T/top/scripts"
 	mv "$T/bin/qemu-system-x86_64" "$T/bin/qemu-system-aarch64"
 	echo kernel >"$T/obj/arch/arm64/boot/Image"
 	export FAKE_GUEST='up; echo "$@" >"$T/command"; echo "exit 0" >"$verdict"' T
-	ARCH=arm64 run "$SCRIPTS/boot" --accel tcg --timeout 5 --out "$T/out" "$T/obj/arch/arm64/boot/Image" -- true
-	[ "$status" -eq 0 ]
+	ARCH=arm64 run -0 "$SCRIPTS/boot" --accel tcg --timeout 5 --out "$T/out" "$T/obj/arch/arm64/boot/Image" -- true
 	grep -q -- "-machine virt,.*console=ttyAMA0.* init=$BUILD/sysroot-arm64/bin/busybox .*-- sh $SCRIPTS/guest-init" "$T/command"
 	grep -q "guest.module=$T/obj/perf_bpf_pmu/perf_bpf_pmu.ko,hold=1 " "$T/command"
 }
@@ -71,11 +73,9 @@ assert os.environ == before and not sys.stdout.line_buffering' | cat
 
 @test "sysroot: reports packages that the archive does not have, and leaves nothing" {
 	command_is apt-get '[[ $* == *update* ]] || { echo "E: Unable to locate package nothing"; exit 100; }'
-	run "$SCRIPTS/sysroot" arm64 nothing
-	[ "$status" -eq 1 ]
+	run -1 "$SCRIPTS/sysroot" arm64 nothing
 	[ "${lines[-1]}" = "sysroot: cannot download them: E: Unable to locate package nothing" ]
 	[ ! -e "$BUILD/sysroot-arm64" ]
-	run env ARCH=arm64 /usr/bin/python3 -B -c 'import sys; sys.path[0] = sys.argv[1]; from lab.arch import ARCH; ARCH.prepare()' "$SCRIPTS"
-	[ "$status" -eq 1 ]
+	run -1 env ARCH=arm64 /usr/bin/python3 -B -c 'import sys; sys.path[0] = sys.argv[1]; from lab.arch import ARCH; ARCH.prepare()' "$SCRIPTS"
 	[[ $output != *Traceback* ]]
 }

@@ -4,7 +4,14 @@
 # bats sets status, output and lines, and the tests use SCRIPTS.
 # shellcheck disable=SC2034,SC2154
 
-setup() {
+# run -N: the command must exit with N. If a test fails, bats prints the output of the last command.
+bats_require_minimum_version 1.5.0
+BATS_PRINT_OUTPUT_ON_FAILURE=1
+
+# A file with more to prepare has its own setup(), which calls this.
+setup() { set_up; }
+
+set_up() {
 	SCRIPTS=$(cd "$BATS_TEST_DIRNAME/.." && pwd)
 	T=$(mktemp -d)
 	export BUILD=$T/build
@@ -18,10 +25,42 @@ teardown() {
 	rm -rf "$T" || { sleep 2 && rm -rf "$T"; }
 }
 
+# program PATH TEXT: creates a program.
+program() {
+	mkdir -p "${1%/*}"
+	printf '#!/bin/bash\n%s\n' "$2" >"$1"
+	chmod +x "$1"
+}
+
 # command_is NAME TEXT: creates a command NAME that precedes the real one in PATH.
 command_is() {
-	printf '#!/bin/bash\n%s\n' "$2" >"$T/bin/$1"
-	chmod +x "$T/bin/$1"
+	program "$T/bin/$1" "$2"
+}
+
+# fake_suite PATH [NAME=RULE...]: creates a suite that lists these tests
+fake_suite() {
+	local rules tests
+	rules=$(printf '%s\n' "${@:2}" | sed -n 's/.*=\(.*\)/{"id": "\1", "what": "what"}/p' | sort -u | paste -sd ,)
+	tests=$(printf '%s\n' "${@:2}" | sed -n 's/\(.*\)=\(.*\)/{"name": "\1", "rule": "\2", "says": "", "file": ""}/p' | paste -sd ,)
+	program "$1" "[ \"\$1\" != --rules ] || echo '{\"rules\": [$rules], \"tests\": [$tests]}'"
+}
+
+# fake_top [SCRIPT...]: creates a repository in $T/top, in which these scripts do nothing
+fake_top() {
+	local name
+	mkdir -p "$T/top/selftests"
+	cp -r "$SCRIPTS" "$SCRIPTS/../Kconfig.fragment" "$T/top"
+	cp -r "$SCRIPTS/../selftests/module" "$T/top/selftests"
+	for name; do program "$T/top/scripts/$name" ''; done
+}
+
+# fake_builds: a tree without patches, from which the scripts build kernels that boot in fake_qemu
+fake_builds() {
+	export ACCEL=tcg VERSION=6.1.9-1
+	fake_qemu
+	command_is dpkg-query 'echo installed'
+	command_is make '[[ $* == *selftests* ]] || exec /usr/bin/make "$@"'
+	fake_tree "$BUILD/linux-6.1.9-1/stock"
 }
 
 # applied TREE: writes the record that apply leaves in a tree with the series for 6.1.
@@ -85,6 +124,12 @@ fake_series() {
 # The diff between the trees a and b, in the format of "quilt refresh -p ab --no-timestamps --no-index".
 differences() {
 	(cd "$T/series-tree" && diff -ru a b) | sed -E 's/^((---|\+\+\+) [^\t]*)\t.*/\1/; /^diff /d'
+}
+
+# mutant FILE FIELDS: writes a mutant of the series of fake_series
+mutant() {
+	mkdir -p "${1%/*}"
+	printf 'C1: broken.\n\n%s\n\n--- a/kernel/core.c\n+++ b/kernel/core.c\n@@ -39 +39 @@\n-int line39;\n+int line39_broken;\n' "$2" >"$1"
 }
 
 # A fake QEMU that runs $FAKE_GUEST, with the files on its command line in variables.
@@ -162,7 +207,5 @@ probe_says() {
 # one_line PATTERN: the command failed, and printed exactly one line, which matches.
 one_line() {
 	# shellcheck disable=SC2053
-	[ "$status" -ne 0 ] && [ "${#lines[@]}" -eq 1 ] && [[ ${lines[0]} == $1 ]] && return
-	printf 'status %s, output:\n%s\n' "$status" "$output"
-	return 1
+	[ "$status" -ne 0 ] && [ "${#lines[@]}" -eq 1 ] && [[ ${lines[0]} == $1 ]]
 }

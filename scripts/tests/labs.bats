@@ -54,10 +54,7 @@ ran() {
 reads() {
 	echo $KEY >"$T/key"
 	run "$SCRIPTS/lava/read" "$T/log" "$T/key" "$T/${2:-guest}"
-	grep -q "\"outcome\": \"$1\"" "$T/${2:-guest}/boot.json" && return
-	printf 'status %s, output:\n%s\n' "$status" "$output"
-	cat "$T/${2:-guest}/boot.json"
-	return 1
+	grep -q "\"outcome\": \"$1\"" "$T/${2:-guest}/boot.json"
 }
 
 @test "labs: report judges the results of LAVA jobs" {
@@ -72,14 +69,12 @@ reads() {
 	reads passed patched
 	tr '|' '\n' <<<"$GREEN" | cmp - "$T/patched/output.log"
 	echo b.two >"$T/stock-fails"
-	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails"
-	[ "$status" -eq 0 ]
+	run -0 "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails"
 	[[ $output == *"6.1.9 stock"*"6.1.9 + series"* ]]
 	[[ $output == *"tests failed"*"1, as listed"*0* ]]
 	[[ $output == *"patched: TCG, 7.0 s"* ]]
 	: >"$T/stock-fails"
-	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails"
-	[ "$status" -eq 1 ]
+	run -1 "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails"
 	[[ $output == *'stock: b.two: fails, but is not listed as failing: expected 0, got 5: "hits"'* ]]
 }
 
@@ -155,17 +150,14 @@ reads() {
 	console "$(signed 1)"
 	reads failed stock
 	echo b.two >"$T/stock-fails"
-	run "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails"
-	[ "$status" -eq 1 ]
+	run -1 "$SCRIPTS/report" "$T/stock" "$T/patched" --expect "$T/stock-fails"
 	[[ $output == *"WRONG  patched: KTAP out of order"* ]]
 }
 
-@test "labs: a missing kernel or an unknown base is refused" {
+@test "labs: a missing kernel is refused" {
 	command_is apt-cache 'exit 1'
 	run "$SCRIPTS/ship/labs"
 	one_line "labs: no kernel is built; run make verify BASE=6.1"
-	run "$SCRIPTS/ship/labs" 4.19
-	one_line "labs: no such base: 4.19 (available:*6.1*"
 }
 
 @test "labs: run requires dist/labs" {
@@ -270,7 +262,7 @@ document() {
 	/usr/bin/python3 -c 'import json, kcidb_io, sys; assert kcidb_io.schema.V5_3.is_valid_exactly(json.load(sys.stdin))' <"$T/kcidb.json"
 }
 
-# installed KTAP PASS FAIL SKIP EXIT: runs autopkgtest's suite with these results; stock-fails lists a.one and
+# installed -STATUS KTAP PASS FAIL SKIP EXIT: runs autopkgtest's suite with these results; stock-fails lists a.one and
 # c.x
 installed() {
 	mkdir -p "$T/tests/stock-fails"
@@ -279,46 +271,36 @@ installed() {
 	printf '#!/bin/sh\necho %q\n' "$PROBE" >"$T/tests/perf_bpf_probe"
 	{
 		printf '#!/bin/sh\ncat <<E\nTAP version 13\n'
-		tr '|' '\n' <<<"$1"
-		printf '# Totals: pass:%d fail:%d xfail:0 xpass:0 skip:%d error:0\nE\nexit %d\n' "$2" "$3" "$4" "$5"
+		tr '|' '\n' <<<"$2"
+		printf '# Totals: pass:%d fail:%d xfail:0 xpass:0 skip:%d error:0\nE\nexit %d\n' "${@:3}"
 	} >"$T/tests/perf_bpf_filter"
 	chmod +x "$T/tests"/perf*
-	run "$T/tests/suite"
+	run "$1" "$T/tests/suite"
 }
 
 @test "labs: autopkgtest: passes for a kernel with the series, and for a stock one that fails the listed tests" {
-	installed '1..3|ok 1 a.one|ok 2 b.x|ok 3 c.x' 3 0 0 0
-	[ "$status" -eq 0 ]
+	installed -0 '1..3|ok 1 a.one|ok 2 b.x|ok 3 c.x' 3 0 0 0
 	[[ ${lines[-1]} == "Linux $(uname -r), taken for with the series: 3 passed, 0 failed, 0 skipped, "* ]]
-	installed '1..3|not ok 1 a.one|ok 2 b.x|ok 3 c.x # SKIP' 1 1 1 1
-	[ "$status" -eq 0 ]
+	installed -0 '1..3|not ok 1 a.one|ok 2 b.x|ok 3 c.x # SKIP' 1 1 1 1
 	[[ ${lines[-1]} == *"taken for stock: 1 passed, 1 failed, as listed, 1 skipped, "* ]]
 }
 
 @test "labs: autopkgtest: fails on unexpected results, and on a wrong exit code; exit code 77 if all is skipped" {
-	installed '1..3|not ok 1 a.one|not ok 2 b.x|not ok 3 c.x' 0 3 0 1
-	[ "$status" -eq 1 ]
+	installed -1 '1..3|not ok 1 a.one|not ok 2 b.x|not ok 3 c.x' 0 3 0 1
 	[[ $output == *"WRONG  b.x: fails, but is not listed as failing: failed"* ]]
-	installed '1..3|not ok 1 a.one|ok 2 b.x|ok 3 c.x' 2 1 0 1
-	[ "$status" -eq 1 ]
-	installed '1..3|ok 1 a.one|ok 2 b.x|ok 3 c.x' 3 0 0 1
-	[ "$status" -eq 1 ]
+	installed -1 '1..3|not ok 1 a.one|ok 2 b.x|ok 3 c.x' 2 1 0 1
+	installed -1 '1..3|ok 1 a.one|ok 2 b.x|ok 3 c.x' 3 0 0 1
 	[[ $output == *"exit code 1 does not fit the test results"* ]]
-	installed '1..3|ok 1 a.one|ok 2 b.x' 2 0 0 0
-	[ "$status" -eq 1 ]
-	installed '1..1|ok 1 a.one # SKIP' 0 0 1 4
-	[ "$status" -eq 77 ]
+	installed -1 '1..3|ok 1 a.one|ok 2 b.x' 2 0 0 0
+	installed -77 '1..1|ok 1 a.one # SKIP' 0 0 1 4
 }
 
 @test "labs: export: the JUnit file counts skips and failures correctly" {
-	mkdir -p "$BUILD/linux/selftests"
-	printf '#!/bin/sh\necho %q\n' '{"rules": [], "tests": []}' >"$BUILD/linux/selftests/perf_bpf_filter"
-	chmod +x "$BUILD/linux/selftests/perf_bpf_filter"
+	fake_suite "$BUILD/linux/selftests/perf_bpf_filter"
 	printf '%s\n' 'ok 1 stock: a' 'ok 2 stock: b # SKIP' 'not ok 3 patched: a: got 5' 1..3 >"$BUILD/results-6.1.tap"
 	printf '{"of": "12", "deadly": [], "stock": {"error": null, "tests": {}, "reasons": {}, "logs": "%s"}, "patched": {"error": null, "tests": {}, "reasons": {}}}' \
 		"$BUILD/linux/stock" >"$BUILD/results-6.1.json"
-	run "$SCRIPTS/ship/export"
-	[ "$status" -eq 0 ]
+	run -0 "$SCRIPTS/ship/export"
 	grep -q 'failures="1" skipped="1" tests="3"' "$BUILD/export/6.1.junit.xml"
 	grep -q '"checkouts"' "$BUILD/export/6.1.kcidb.json"
 	rm "$BUILD/results-6.1.json"

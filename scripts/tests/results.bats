@@ -3,10 +3,10 @@
 load common
 
 # A repository with one base, its pages, and one result of make verify.
-prepare() {
-	rm -rf "$T/top"
+setup() {
+	set_up
+	fake_top
 	mkdir -p "$T/top/selftests/harness" "$T/top/patches/linux-6.1"
-	cp -r "$SCRIPTS" "$SCRIPTS/../Kconfig.fragment" "$T/top"
 	printf '# BASE linux-6.1 6.1.9-1\n0001-one.patch\n' >"$T/top/patches/linux-6.1/series"
 	printf 'Subject: [PATCH] perf: Do one thing\n\nText.\n---\n' >"$T/top/patches/linux-6.1/0001-one.patch"
 	printf '\t{ "C1", "first" },\n' >"$T/top/selftests/harness/main.cc"
@@ -23,82 +23,65 @@ prepare() {
 }
 
 @test "results: writes the pages; --check fails if a page was changed by hand" {
-	prepare
 	"$T/top/scripts/ship/results"
-	run "$T/top/scripts/ship/results" --check
-	[ "$status" -eq 0 ]
+	run -0 "$T/top/scripts/ship/results" --check
 	[ -z "$output" ]
 	grep -q '^| 6.1  | 6.1.9-1 | Debian 12 .*3 tests, 2000-01-01, older series' "$T/top/README.md"
 	grep -q '^    C1   first$' "$T/top/patches/README.md"
 	grep -q '^| 0001  | x   | perf: Do one thing |$' "$T/top/patches/README.md"
 	grep -q '| make mutants | mutants | (7) |' "$T/top/patches/RESULTS.md"
 	sed -i 's/3 tests/4 tests/' "$T/top/README.md"
-	run "$T/top/scripts/ship/results" --check
-	[ "$status" -eq 1 ]
+	run -1 "$T/top/scripts/ship/results" --check
 	[ "$output" = "results: README.md: not what patches/results.json and the series say; make results writes it again" ]
 }
 
 @test "results: a figure is marked as older after the series has changed" {
-	prepare
 	(cd "$T/top" && . scripts/lib.sh && lab note "make mutants" mutants 6.1 8)
-	run "$T/top/scripts/ship/results"
-	[ "$status" -eq 0 ]
+	run -0 "$T/top/scripts/ship/results"
 	[ "$output" = "results: make mutants 6.1" ]
 	grep -q '| make mutants | mutants | 8   |' "$T/top/patches/RESULTS.md"
 	echo "+another line" >>"$(echo "$T/top/patches/linux-6.1"/0001-*.patch)"
-	run "$T/top/scripts/ship/results" --check
-	[ "$status" -eq 1 ]
+	run -1 "$T/top/scripts/ship/results" --check
 	[[ $output == "results: patches/RESULTS.md: not what"* ]]
 	"$T/top/scripts/ship/results"
 	grep -q '| make mutants | mutants | (8) |' "$T/top/patches/RESULTS.md"
 }
 
-# compared STOCK PATCHED: what make peers does at the end, with these Python dictionaries of results; test "b" is required
+# compared -STATUS STOCK PATCHED: what make peers does at the end, with these Python dictionaries of results; test "b" is required
 compared() {
-	run env -C "$T/top/scripts" python3 -B -c 'import ast, pathlib, sys; from lab import compare
+	run "$1" env -C "$T/top/scripts" python3 -B -c 'import ast, pathlib, sys; from lab import compare
 stock, patched = map(ast.literal_eval, sys.argv[1:])
-sys.exit(compare.judge("6.1", stock, patched, ["b"], pathlib.Path("out")))' "$@"
+sys.exit(compare.judge("6.1", stock, patched, ["b"], pathlib.Path("out")))' "${@:2}"
 }
 
 @test "results: make peers records what passes, and the result of bpftrace's test on both kernels" {
-	prepare
-	compared '{"a": "PASS", "b": "FAIL", "c": "FAIL", "bpftrace-watchpoint-running": "FAIL"}' \
+	compared -0 '{"a": "PASS", "b": "FAIL", "c": "FAIL", "bpftrace-watchpoint-running": "FAIL"}' \
 		'{"a": "PASS", "b": "PASS", "c": "FAIL", "bpftrace-watchpoint-running": "PASS"}'
-	[ "$status" -eq 0 ]
 	[ "${lines[1]}" = "ok 2 peers: b, FAIL on stock" ]
 	[ "${lines[2]}" = "ok 3 peers: c # SKIP FAIL on both kernels; see out/stock.log" ]
 	[ "${lines[4]}" = "1..4" ]
 	"$T/top/scripts/ship/results"
 	grep -q '| make peers  *| tests  *| 3  *|' "$T/top/patches/RESULTS.md"
 	grep -q '| make peers, bpftrace "watchpoint - absolute address" | stock, series | fail, pass |' "$T/top/patches/RESULTS.md"
-	run "$T/top/scripts/ship/results" --check
-	[ "$status" -eq 0 ]
+	run -0 "$T/top/scripts/ship/results" --check
 }
 
 @test "results: a run of make peers in which a test fails is not recorded" {
-	prepare
-	compared '{"a": "PASS", "b": "PASS"}' '{"a": "FAIL", "b": "PASS"}'
-	[ "$status" -eq 1 ]
+	compared -1 '{"a": "PASS", "b": "PASS"}' '{"a": "FAIL", "b": "PASS"}'
 	[ "${lines[0]}" = "not ok 1 peers: a: PASS on stock, FAIL with the series; see out/patched.log" ]
 	# A required test may not fail on both kernels, nor be missing.
-	compared '{"b": "FAIL"}' '{"b": "FAIL"}'
-	[ "$status" -eq 1 ]
-	compared '{"a": "PASS"}' '{"a": "PASS"}'
-	[ "$status" -eq 1 ]
+	compared -1 '{"b": "FAIL"}' '{"b": "FAIL"}'
+	compared -1 '{"a": "PASS"}' '{"a": "PASS"}'
 	[ "${lines[1]}" = "not ok 2 peers: b: nothing on stock, nothing with the series; see out/patched.log" ]
 	[ ! -e "$BUILD/runs" ]
 }
 
 @test "results: a page without its block, and an invalid results.json, are errors" {
-	prepare
 	sed -i /contract/d "$T/top/patches/README.md"
-	run "$T/top/scripts/ship/results"
-	[ "$status" -eq 1 ]
+	run -1 "$T/top/scripts/ship/results"
 	[ "$output" = "results: patches/README.md: no block '<!-- generated: contract -->' that ends with '<!-- end -->'" ]
-	prepare
 	echo "{" >"$T/top/patches/results.json"
-	run "$T/top/scripts/ship/results" --check
-	[ "$status" -eq 1 ]
+	run -1 "$T/top/scripts/ship/results" --check
 	[[ $output == "results: patches/results.json: "*"; git checkout restores it" ]]
 	for text in '[]' null '{}' '{"verify": {"6.1": 5}, "bench": {}, "runs": {}}'; do
 		echo "$text" >"$T/top/patches/results.json"
@@ -108,8 +91,7 @@ sys.exit(compare.judge("6.1", stock, patched, ["b"], pathlib.Path("out")))' "$@"
 }
 
 @test "lint: reports a banned word, a wide line, a wrong type, a wrong call of the library, and a missing SPDX line" {
-	mkdir -p "$T/top"
-	cp -r "$SCRIPTS" "$SCRIPTS/../.editorconfig" "$SCRIPTS/../.clang-format" "$T/top"
+	cp "$SCRIPTS/../.editorconfig" "$SCRIPTS/../.clang-format" "$T/top"
 	cd "$T/top"
 	printf '# SPDX-License-Identifier: GPL-2.0\n' >good.py
 	printf '# SPDX-License-Identifier: GPL-2.0\nwho%s comes\n' ever >word.md
@@ -117,21 +99,17 @@ sys.exit(compare.judge("6.1", stock, patched, ["b"], pathlib.Path("out")))' "$@"
 	printf '# SPDX-License-Identifier: GPL-2.0\ndef one() -> int:\n    return "one"\n' >type.py
 	printf '# SPDX-License-Identifier: GPL-2.0\nimport lab\nlab.columns(5)\n' >call.py
 	printf 'x = 1\n' >spdx.py
-	run scripts/lint good.py word.md wide.py type.py call.py spdx.py
-	[ "$status" -eq 1 ]
+	run -1 scripts/lint good.py word.md wide.py type.py call.py spdx.py
 	[[ $output == *"ok 1 lint: good.py"*"not ok 2 lint: word.md"*'word.md:2: "who'*'ever": '*"not ok 3 lint: wide.py"*"wide.py:2: 123 columns, at most 120"* ]]
 	[[ $output == *"not ok 4 lint: type.py"*"type.py:3: error: "*"not ok 5 lint: call.py"*"call.py:3: error: Argument 1 to "*"not ok 6 lint: spdx.py"*"spdx.py: no SPDX line"* ]]
 }
 
 @test "readme-example: fails if no kernel is built" {
-	run "$SCRIPTS/prove/readme-example" 6.1
-	[ "$status" -eq 1 ]
+	run -1 "$SCRIPTS/prove/readme-example" 6.1
 	[ "$output" = "readme-example: no kernel is built for 6.1; run make verify BASE=6.1 first" ]
 }
 
 @test "version: prints the version at a tag, after a tag, and without tags" {
-	mkdir -p "$T/top/scripts/ship"
-	cp "$SCRIPTS/ship/version" "$T/top/scripts/ship"
 	printf '# Changes\n\n## 1.2\n' >"$T/top/CHANGES.md"
 	export GIT_CEILING_DIRECTORIES=$T GIT_CONFIG_GLOBAL=/dev/null
 	[ "$("$T/top/scripts/ship/version")" = 1.2 ]
@@ -145,17 +123,13 @@ sys.exit(compare.judge("6.1", stock, patched, ["b"], pathlib.Path("out")))' "$@"
 }
 
 @test "results: a run with complaints is not recorded, but the pages are written" {
-	prepare
-	mkdir -p "$BUILD" "$T/linux/selftests"
-	printf '#!/bin/sh\necho '\''{"rules": [], "tests": []}'\''\n' >"$T/linux/selftests/perf_bpf_filter"
-	chmod +x "$T/linux/selftests/perf_bpf_filter"
+	mkdir -p "$BUILD"
+	fake_suite "$T/linux/selftests/perf_bpf_filter"
 	printf '{"stock": {"logs": "%s/linux/stock-boot"}, "verdict": "fail", "of": ""}' "$T" >"$BUILD/results-6.1.json"
-	run "$T/top/scripts/ship/results"
-	[ "$status" -eq 0 ]
+	run -0 "$T/top/scripts/ship/results"
 	[ "$output" = "results: make verify BASE=6.1 ended with complaints, or had KSRC, VERSION or RACE_SECONDS set: not recorded; repeat it" ]
 	grep -q '"6.1": {"date": "2000-01-01"' "$T/top/patches/results.json"
-	run "$T/top/scripts/ship/results" --check
-	[ "$status" -eq 0 ]
+	run -0 "$T/top/scripts/ship/results" --check
 }
 
 @test "rules: a test in the file of another theme is an error" {
@@ -181,7 +155,6 @@ sys.exit(compare.judge("6.1", stock, patched, ["b"], pathlib.Path("out")))' "$@"
 
 @test "results: a run with KSRC or VERSION is not recorded, because it does not measure the base" {
 	local set
-	prepare
 	for set in KSRC="$T" VERSION=6.1.8-1; do
 		(cd "$T/top" && export "${set?}" && . scripts/lib.sh && lab note "make mutants" mutants 6.1 8) 2>"$T/said"
 		grep -q "make mutants: not recorded, because ${set%%=*} is set$" "$T/said"

@@ -4,11 +4,11 @@ load common
 
 # A repository with one base, a series of two patches, a live patch that leaves out the first one, and a tree.
 # Its build compiles nothing, and prints a warning for each line with "bad".
-fake_top() {
+setup() {
+	set_up
 	local patch series=$T/top/patches/linux-6.1
-	mkdir -p "$T/top/patches/livepatch" "$T/top/selftests"
-	cp -r "$SCRIPTS" "$T/top"
-	cp "$SCRIPTS/../Kconfig.fragment" "$T/top"
+	fake_top
+	mkdir -p "$T/top/patches/livepatch"
 	fake_series "$series"
 	for patch in "$series"/*.patch; do
 		printf 'From: A <a@b.example>\nSubject: [PATCH] core: Do it\n\nTests: it.*\n---\n' | cat - "$patch" >"$T/patch"
@@ -28,62 +28,48 @@ fake_top() {
 	sed -i 's/line10_one;/line10;/' "$T/series-tree"/?/kernel/core.c
 	differences >"$T/top/patches/livepatch/linux-6.1.patch"
 	echo "without 0001-one.patch # why" >"$T/top/patches/livepatch/linux-6.1.plan"
-	cat >"$T/top/scripts/fetch" <<-END
-	#!/bin/sh
-	[ "\$1" = --list ] && echo 6.1.9-1 || echo "$BUILD/linux-6.1.9-1/stock"
-	END
-	cat >"$T/top/scripts/build" <<-'END'
-	#!/bin/sh
-	mkdir -p "$1/$OBJ/kernel/events"
-	echo KBUILD_EXTRA_WARN1 >"$1/$OBJ/kernel/events/.core.o.cmd"
-	{ echo "  CHECK   kernel/core.c"; grep -n bad "$1/kernel/core.c" | sed 's/^\([0-9]*\):/kernel\/core.c:\1:1: warning: /'; } >"$1/$OBJ/build.log"
-	END
+	program "$T/top/scripts/fetch" "[ \"\$1\" = --list ] && echo 6.1.9-1 || echo '$BUILD/linux-6.1.9-1/stock'"
+	program "$T/top/scripts/build" 'mkdir -p "$1/$OBJ/kernel/events"
+echo KBUILD_EXTRA_WARN1 >"$1/$OBJ/kernel/events/.core.o.cmd"
+{ echo "  CHECK   kernel/core.c"; grep -n bad "$1/kernel/core.c" | sed "s/^\([0-9]*\):/kernel\/core.c:\1:1: warning: /"; } >"$1/$OBJ/build.log"'
 }
 
+# series_check -STATUS
 series_check() {
-	run "$T/top/scripts/prove/series-check" --fast 6.1
+	run "$1" "$T/top/scripts/prove/series-check" --fast 6.1
 	# Remove the durations.
 	output=$(grep -v '^# series .* s$' <<<"$output")
 }
 
 @test "series-check: a series that has passed is checked again only after a change" {
-	fake_top
-	series_check
-	echo "$output"
-	[ "$status" -eq 0 ]
+	series_check -0
 	[ "${output##*$'\n'}" = 1..13 ]
 	[[ $output != *"not ok"* ]]
 	[[ $output == *"series 6.1: the live patch goes on top"* ]]
 	before=$output
-	series_check
-	[ "$status" -eq 0 ]
+	series_check -0
 	[ "$output" = "# nothing that goes into this has changed since it passed"$'\n'"$before" ]
 	echo "# a comment" >>"$T/top/patches/livepatch/linux-6.1.plan"
-	series_check
+	series_check -0
 	[ "$output" = "$before" ]
 }
 
 @test "series-check: a live patch that does not apply, and a plan that names a missing patch, fail" {
-	fake_top
 	sed -i 's/^ int line19;/ int line19_old;/' "$T/top/patches/livepatch/linux-6.1.patch"
-	series_check
-	[ "$status" -eq 1 ]
+	series_check -1
 	[ "$(grep -c '^not ok' <<<"$output")" -eq 1 ]
 	[[ $output == *"not ok "*" series 6.1: the live patch goes on top"$'\n'"# linux-6.1.patch: "*"1 out of 1 hunk FAILED"* ]]
 	echo "without 0003-three.patch" >"$T/top/patches/livepatch/linux-6.1.plan"
-	series_check
+	series_check -1
 	[[ $output == *"# linux-6.1.plan leaves out a patch that is not in the series: 0003-three.patch"* ]]
 }
 
 @test "series-check: a patch that is unrefreshed, unlisted, without "Tests:", or adds a warning fails" {
-	fake_top
 	cd "$T/top/patches/linux-6.1"
 	sed -i 's/line30_two/bad/; /^Tests:/d' 0002-two.patch
 	sed 1d 0001-one.patch >0003-three.patch
 	sed -i 's/^@@ -7,/@@ -6,/' 0001-one.patch
-	series_check
-	echo "$output"
-	[ "$status" -eq 1 ]
+	series_check -1
 	[ "$(grep -c '^not ok' <<<"$output")" -eq 4 ]
 	[[ $output == *"# 0003-three.patch: 0 times in the series, 1 in the folder"* ]]
 	[[ $output == *"not ok 2 series 6.1: is as quilt refresh writes it"* ]]

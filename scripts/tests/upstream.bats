@@ -11,11 +11,11 @@ committed() {
 
 # Copies the real sets and patches, without a tree: errors in them are reported before a tree is fetched.
 real_sets() {
-	mkdir -p "$T/top/patches"
-	cp -r "$SCRIPTS" "$T/top"
+	fake_top
+	mkdir "$T/top/patches"
 	cp -r "$SCRIPTS/../patches/linux-7.3" "$SCRIPTS/../patches/upstream" "$T/top/patches"
 	sets=$T/top/patches/upstream
-	printf '#!/bin/sh\necho "fetch: no tree here" >&2\nexit 1\n' >"$T/top/scripts/fetch"
+	program "$T/top/scripts/fetch" 'echo "fetch: no tree here" >&2; exit 1'
 	committed
 }
 
@@ -89,8 +89,8 @@ patch_of() {
 fake_sets() {
 	local dir=$T/top/patches/linux-7.3
 	sets=$T/top/patches/upstream
+	fake_top
 	mkdir -p "$dir" "$sets"
-	cp -r "$SCRIPTS" "$T/top"
 	fake_tree "$T/tree" 7.3.9
 	cp -r "$T/tree" "$T/one"
 	sed -i 's/line28;/line28_one;/' "$T/one/kernel/core.c"
@@ -101,19 +101,15 @@ fake_sets() {
 	printf '# BASE linux-7.3 7.3.9-1\n0001-one.patch\n0002-two.patch\n' >"$dir/series"
 	printf '# TREE [PATCH one] a master\n#\n# one: All\n#\n# At last.\n0001-one.patch\n' >"$sets/b-one"
 	printf '# TREE [PATCH] c next\n# NEEDS b-one\n#\n# two: All\n#\n# Too.\n0002-two.patch\n' >"$sets/a-two"
-	mkdir "$T/tree/scripts"
-	printf '#!/bin/sh\ncase "$*" in *--nom*) echo list@d.example ;; esac\necho "M <m@d.example>"\n' \
-		>"$T/tree/scripts/get_maintainer.pl"
-	printf '#!/bin/sh\nexit 0\n' >"$T/tree/scripts/checkpatch.pl"
-	printf '#!/bin/sh\necho "%s"\n' "$T/tree" >"$T/top/scripts/fetch"
-	chmod +x "$T/tree/scripts/"*
+	program "$T/tree/scripts/get_maintainer.pl" 'case "$*" in *--nom*) echo list@d.example ;; esac; echo "M <m@d.example>"'
+	program "$T/tree/scripts/checkpatch.pl" ''
+	program "$T/top/scripts/fetch" "echo '$T/tree'"
 	committed
 }
 
 @test "upstream: writes sets in order, with cover letters and unique recipients, without sign-off" {
 	fake_sets
-	run "$T/top/scripts/ship/upstream"
-	[ "$status" -eq 0 ] || { echo "$output"; false; }
+	run -0 "$T/top/scripts/ship/upstream"
 	[ "${lines[0]}" = "$T/top/dist/upstream/b-one" ]
 	[ "${#lines[@]}" -eq 2 ]
 	cd "$T/top/dist/upstream"
@@ -136,7 +132,7 @@ fake_sets() {
 	one_line "upstream: git am rejects upstream/a-two: *kernel/core.c*"
 	[ ! -e "$T/top/dist/upstream" ]
 	sed -i '1a # NEEDS b-one' "$sets/a-two"
-	printf '#!/bin/sh\necho "0001.patch:9: WARNING: no"\nexit 1\n' >"$T/tree/scripts/checkpatch.pl"
+	program "$T/tree/scripts/checkpatch.pl" 'echo "0001.patch:9: WARNING: no"; exit 1'
 	run "$T/top/scripts/ship/upstream"
 	one_line "upstream: checkpatch, of upstream/b-one: 0001.patch:9: WARNING: no"
 	[ ! -e "$T/top/dist/upstream" ]
