@@ -13,6 +13,7 @@
   lava      the log of a LAVA job
   apt       packages of the machine's release and of other releases
   mail      a series as emails: git am and checkpatch
+  kabi      what two kernel builds promise to modules
   kcidb     results in KCIDB's format
   mutate    generates mutants of C code
   variants  series of boots that differ in one respect: soak, prefixes, mutants, debug

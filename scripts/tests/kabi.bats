@@ -57,7 +57,9 @@ setup() {
 
 # compare -STATUS
 compare() {
-	run "$1" "$SCRIPTS/prove/kabi-report" 6.1 "$T/stock" "$T/patched"
+	run "$1" env -C "$SCRIPTS" python3 -B -c 'import pathlib, sys; from lab import kabi
+sys.argv[0] = "kabi"
+sys.exit(not kabi.report("6.1", *map(pathlib.Path, sys.argv[1:])))' "$T/stock" "$T/patched"
 }
 
 @test "kabi: a base that is not measured is skipped" {
@@ -158,21 +160,21 @@ measures() {
 @test "kabi: truncated, empty and missing files are errors" {
 	truncate -s -5 "$T/patched/Module.symvers"
 	compare -1
-	one_line "kabi-report: $T/patched/Module.symvers:2: not a symbol with its CRC (a file cut short?): 0x11111111*"
+	one_line "kabi: $T/patched/Module.symvers:2: not a symbol with its CRC (a file cut short?): 0x11111111*"
 	kernel patched aaaaaaaa
 	: >"$T/stock/Module.symvers"
 	compare -1
-	one_line "kabi-report: $T/stock/Module.symvers: holds no symbol"
+	one_line "kabi: $T/stock/Module.symvers: holds no symbol"
 	kernel stock aaaaaaaa
 	: >"$T/patched/layouts"
 	compare -1
-	one_line "kabi-report: $T/patched/layouts: has no struct perf_event (a file cut short?)"
+	one_line "kabi: $T/patched/layouts: has no struct perf_event (a file cut short?)"
 	kernel patched aaaaaaaa
 	rm "$T/stock/kernel/events/hw_breakpoint.symtypes"
 	compare -1
-	one_line "kabi-report: $T/stock: no symbol reaches struct perf_event; *"
+	one_line "kabi: $T/stock: no symbol reaches struct perf_event; *"
 	kernel stock aaaaaaaa
 	rm "$T/patched/Module.symvers"
 	compare -1
-	one_line "kabi-report: $T/patched/Module.symvers: No such file or directory; build the kernel first"
+	one_line "kabi: $T/patched/Module.symvers: No such file or directory; build the kernel first"
 }

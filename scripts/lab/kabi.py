@@ -1,18 +1,16 @@
-#!/usr/bin/python3 -B
 # SPDX-License-Identifier: GPL-2.0
-"""Compares what two kernel builds with MODVERSIONS promise to modules, and prints the differences.
-
-STOCK and PATCHED are folders with Module.symvers, layouts (the output of pahole), and *.symtypes files anywhere
-below, from KBUILD_SYMTYPES=1. The patched kernel must have each symbol of the stock kernel, with its CRC, namespace
-and licence, each struct that a symbol reaches with its size, and each member with its type and offset. It may have
-more. Differences in structs that no symbol reaches are printed, but do not fail: no module can get one.
+"""Compares what two kernel builds with MODVERSIONS promise to modules. Each is a folder with Module.symvers, layouts
+(the output of pahole), and *.symtypes files anywhere below, from KBUILD_SYMTYPES=1. The patched kernel must have each
+symbol of the stock kernel, with its CRC, namespace and licence, each struct that a symbol reaches with its size, and
+each member with its type and offset. It may have more. Differences in structs that no symbol reaches are printed, but
+do not fail: no module can get one.
 """
 import collections
 import pathlib
 import re
 import typing
 
-import lab
+from lab import die
 
 KINDS = {"s": "struct", "u": "union", "e": "enum", "t": "typedef", "E": "enumerator"}
 MEMBER = re.compile(r"\s+(\S.*?);\s*/\*\s*(\d+)(?::\s*(\d+))?\s+(\d+)\s*\*/")
@@ -24,16 +22,16 @@ def read_symbols(folder: pathlib.Path) -> typing.Dict[str, typing.Tuple[str, str
     try:
         text = path.read_text()
     except OSError as error:
-        lab.die(f"{path}: {error.strerror}; build the kernel first")
+        die(f"{path}: {error.strerror}; build the kernel first")
     symbols = {}
     for number, line in enumerate(text.splitlines(keepends=True), 1):
         crc, *field = line.split("\t")
         if len(field) != 4 or not re.fullmatch("0x[0-9a-f]{8}", crc) or not line.endswith("\n"):
-            lab.die(f"{path}:{number}: not a symbol with its CRC (a file cut short?): {line.strip()}")
+            die(f"{path}:{number}: not a symbol with its CRC (a file cut short?): {line.strip()}")
         name, module, licence, namespace = field
         symbols[name] = (crc, module, licence, namespace.strip())
     if not symbols:
-        lab.die(f"{path}: holds no symbol")
+        die(f"{path}: holds no symbol")
     return symbols
 
 
@@ -73,7 +71,7 @@ class Types:
                 else:
                     self.source[name] = path.relative_to(stock)
         if "struct perf_event" not in self.reached:
-            lab.die(f"{stock}: no symbol reaches struct perf_event; the *.symtypes are not of a whole build")
+            die(f"{stock}: no symbol reaches struct perf_event; the *.symtypes are not of a whole build")
         self.read: typing.Dict[pathlib.Path, typing.List[typing.Dict[str, typing.List[str]]]] = {}
 
     def of(self, symbol: str) -> typing.Dict[str, typing.Tuple[typing.List[str], typing.List[str]]]:
@@ -107,7 +105,8 @@ def difference(was: typing.List[str], now: typing.List[str]) -> typing.List[str]
     return [f"- {text}" for text in gone] + [f"+ {text}" for text in new] or ["the order"]
 
 
-def compare_symbols(stock: pathlib.Path, patched: pathlib.Path, types: Types) -> typing.Tuple[str, bool]:
+def compare_symbols(stock: pathlib.Path, patched: pathlib.Path, types: Types) -> typing.Tuple[int, int]:
+    """(how many symbols differ, of how many)"""
     before, after = read_symbols(stock), read_symbols(patched)
     differ = {name: found for name in sorted(before) if (found := changes(before[name], after.get(name)))}
     why = {}
@@ -120,7 +119,7 @@ def compare_symbols(stock: pathlib.Path, patched: pathlib.Path, types: Types) ->
         print(f"{spell(name)}, as modules see it:")
         for line in difference(*why[name]):
             print(f"    {line}")
-    return f"{len(differ)} of {len(before)} symbols differ", not differ
+    return len(differ), len(before)
 
 
 def read_layouts(folder: pathlib.Path
@@ -130,7 +129,7 @@ def read_layouts(folder: pathlib.Path
     try:
         text = path.read_text()
     except OSError as error:
-        lab.die(f"{path}: {error.strerror}; scripts/prove/kabi has pahole write it")
+        die(f"{path}: {error.strerror}; scripts/prove/kabi has pahole write it")
     found = {}
     for block in re.finditer(r"^((?:struct|union) \w+) \{\n(.*?)^\}", text, re.M | re.S):
         size = re.search(r"^\t/\* size: (\d+)", block[2], re.M)
@@ -139,11 +138,12 @@ def read_layouts(folder: pathlib.Path
                        for m in map(MEMBER.match, block[2].splitlines()) if m}
             found[block[1]] = int(size[1]), members
     if "struct perf_event" not in found:
-        lab.die(f"{path}: has no struct perf_event (a file cut short?)")
+        die(f"{path}: has no struct perf_event (a file cut short?)")
     return found
 
 
-def compare_layouts(stock: pathlib.Path, patched: pathlib.Path, reached: typing.Set[str]) -> typing.Tuple[str, bool]:
+def compare_layouts(stock: pathlib.Path, patched: pathlib.Path, reached: typing.Set[str]) -> typing.Tuple[int, int]:
+    """(how many structs differ, of how many)"""
     before, after = read_layouts(stock), read_layouts(patched)
     differ = 0
     for name, (size, members) in sorted(before.items()):
@@ -158,20 +158,14 @@ def compare_layouts(stock: pathlib.Path, patched: pathlib.Path, reached: typing.
             at = now.get(text)
             print(f"    {text}: was {length} bytes at {offset}{f' bit {bit}' if bit else ''}, " +
                   (f"is {at[3]} at {at[1]}{f' bit {at[2]}' if at[2] else ''}" if at else "is gone"))
-    return f"{differ} of {len(before.keys() & reached)} structs have another layout", not differ
+    return differ, len(before.keys() & reached)
 
 
-def main() -> int:
-    arguments = lab.Arguments(__doc__)
-    arguments.add_argument("base", metavar="BASE")
-    arguments.add_argument("stock", metavar="STOCK", type=pathlib.Path)
-    arguments.add_argument("patched", metavar="PATCHED", type=pathlib.Path)
-    args = arguments.parse_args()
-    types = Types(args.stock, args.patched)
-    symbols, same_symbols = compare_symbols(args.stock, args.patched, types)
-    layouts, same_layouts = compare_layouts(args.stock, args.patched, types.reached)
-    print(f"kabi: {args.base}: {symbols}, {layouts}")
-    return 0 if same_symbols and same_layouts else 1
-
-
-lab.run(main)
+def report(name: str, stock: pathlib.Path, patched: pathlib.Path) -> str:
+    """Prints the differences. Returns the numbers of symbols and structs as text, or "" if any differs."""
+    types = Types(stock, patched)
+    symbols, of_symbols = compare_symbols(stock, patched, types)
+    structs, of_structs = compare_layouts(stock, patched, types.reached)
+    print(f"kabi: {name}: {symbols} of {of_symbols} symbols differ, "
+          f"{structs} of {of_structs} structs have another layout")
+    return "" if symbols or structs else f"{of_symbols}, {of_structs}"
