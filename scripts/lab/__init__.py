@@ -11,6 +11,7 @@
   debian    Debian's releases and archives, and the names of its kernels
   verdict   judges the results of the stock and the patched guest
   lava      the log of a LAVA job
+  prices    what make bench measured
   apt       packages of the machine's release and of other releases
   mail      a series as emails: git am and checkpatch
   kabi      what two kernel builds promise to modules

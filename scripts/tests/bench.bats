@@ -44,8 +44,17 @@ committed() {
 	[ $# -eq 0 ] || printf '%s\n' "$@" >>"$T/patches/expect/linux-6.1/instructions"
 }
 
+# prices -STATUS EXPRESSION: evaluates it with lab/prices.py
+prices() {
+	run "$1" env -C "$SCRIPTS" python3 -B -c 'import pathlib, sys; from lab import prices
+sys.argv[0], folder = "bench", pathlib.Path(sys.argv[1])
+guests, committed = folder / "w", folder / "patches/expect/linux-6.1/instructions"
+sys.exit('"$2"')' "$T"
+}
+
+# checks -STATUS
 checks() {
-	run "$SCRIPTS/prove/bench-report" --check "$T/patches/expect/linux-6.1/instructions" "6.1=$T/w"
+	prices "$1" 'prices.check("6.1", guests, committed)'
 }
 
 # The kernels, and the figures of their guests and of this machine.
@@ -60,27 +69,17 @@ built() {
 		echo "$(rows stops bare=21 counting=481 program.async=620 program.rr=1021 ptrace.int3=10021)}"
 	} >"$T/figures-patched"
 	# The program that runs on this machine.
-	mkdir -p "$BUILD/linux-6.1.9-1/selftests"
 	{
 		echo '{"rounds": 7, "kernel": "6.18.1-test", "virtual": true,'
 		echo "$(rows stops counting=26 program.async=27 ptrace.int3=500 uprobe=-)}"
 	} >"$T/figures-here"
-	printf '#!/bin/sh\necho "$*" >>"%s"\ncat "%s"\n' "$T/ran-here" "$T/figures-here" \
-		>"$BUILD/linux-6.1.9-1/selftests/perf_bpf_bench"
-	chmod +x "$BUILD/linux-6.1.9-1/selftests/perf_bpf_bench"
+	program "$BUILD/linux-6.1.9-1/selftests/perf_bpf_bench" "echo \"\$*\" >>'$T/ran-here'; cat '$T/figures-here'"
 	command_is id 'echo 0'
 	export FAKE_GUEST='up; [[ $* == */stock/* ]] && kernel=stock || kernel=patched
 		cat "'$T'/figures-$kernel" >>"$output"; echo "exit 0" >"$verdict"'
 }
 
-@test "bench: an unknown base or option, and --check without a base, are refused" {
-	run "$SCRIPTS/prove/bench" 4.19
-	one_line "bench: no such base: 4.19 (available:*6.1*"
-	run "$SCRIPTS/prove/bench" --check 4.19
-	one_line "bench: no such base: 4.19 (available:*6.1*"
-	run "$SCRIPTS/prove/bench" --frob
-	one_line "usage: bench *"
-	[ "$status" -eq 2 ]
+@test "bench: --check and --record without a base, or with two, are refused" {
 	for mode in --check --record; do
 		run "$SCRIPTS/prove/bench" $mode
 		one_line "usage: bench *$mode takes one BASE)"
@@ -121,8 +120,7 @@ built() {
 
 @test "bench: measures both kernels, and writes a table and JSON" {
 	built
-	run "$SCRIPTS/prove/bench"
-	[ "$status" -eq 0 ]
+	run -0 "$SCRIPTS/prove/bench"
 	[[ ${lines[0]} =~ ^\ +6.1$ ]]
 	[[ ${lines[1]} =~ \ stock\ +series$ ]]
 	[[ $output =~ "way rejects"\ +676\ +600 ]]
@@ -134,8 +132,7 @@ assert b['patched']['ways']['rejects']['p50'] == 600 and b['stock']['ways']['rej
 @test "bench: seven bases are printed as two tables of at most 100 columns" {
 	guest stock "gcc 12" sampling=600 rejects=676
 	guest patched "gcc 12" sampling=600 rejects=600
-	run "$SCRIPTS/prove/bench-report" 5.10="$T/w" 5.15="$T/w" 6.1="$T/w" 6.6="$T/w" 6.12="$T/w" 6.18="$T/w" 7.3="$T/w"
-	[ "$status" -eq 0 ]
+	prices -0 'prices.print_tables({name: prices.read(guests) for name in "5.10 5.15 6.1 6.6 6.12 6.18 7.3".split()}, None)'
 	[[ ${lines[0]} =~ ^\ +5.10\ +5.15\ +6.1\ +6.6$ ]]
 	[[ ${lines[4]} =~ ^\ +6.12\ +6.18\ +7.3$ ]]
 	[[ ${lines[6]} =~ "way sampling"(\ +600){6}$ ]]
@@ -144,8 +141,7 @@ assert b['patched']['ways']['rejects']['p50'] == 600 and b['stock']['ways']['rej
 
 @test "bench: measures the ways to stop, in the guests and on this machine" {
 	built
-	run "$SCRIPTS/prove/bench"
-	[ "$status" -eq 0 ]
+	run -0 "$SCRIPTS/prove/bench"
 	[[ $output =~ "guest instructions of one stops"\ +stock\ +series ]]
 	[[ $output =~ "way program.async"\ +-\ +620 ]]
 	[[ $output == *"# -: it is old (6.1 stock)"* ]]
@@ -158,8 +154,7 @@ assert b['patched']['ways']['rejects']['p50'] == 600 and b['stock']['ways']['rej
 	python3 -c "import json; b = json.load(open('$BUILD/bench.json'))
 assert b['6.1']['patched']['stops']['program.async']['p50'] == 620 and b['here']['stops']['counting']['p50'] == 26"
 	sed -i 's/"virtual": true/"virtual": false/' "$T/figures-here"
-	run "$SCRIPTS/prove/bench"
-	[ "$status" -eq 0 ]
+	run -0 "$SCRIPTS/prove/bench"
 	[[ $output != *"It is virtual"* ]]
 }
 
@@ -179,16 +174,13 @@ assert b['6.1']['patched']['stops']['program.async']['p50'] == 620 and b['here']
 @test "bench: measuring this machine requires root, and a failure is reported" {
 	built
 	command_is id 'echo 1000'
-	run "$SCRIPTS/prove/bench" 6.1
-	[ "$status" -eq 0 ]
+	run -0 "$SCRIPTS/prove/bench" 6.1
 	[[ $output == *"bench: skipping the times on this machine: they require root"* ]]
 	[[ $output != *"Times of this machine"* ]]
 	[ ! -e "$T/ran-here" ]
 	command_is id 'echo 0'
-	printf '#!/bin/sh\necho "perf_bpf_bench: uprobe: expected 1 stop, got 2"\nexit 2\n' \
-		>"$BUILD/linux-6.1.9-1/selftests/perf_bpf_bench"
-	run "$SCRIPTS/prove/bench" 6.1
-	[ "$status" -eq 1 ]
+	program "$BUILD/linux-6.1.9-1/selftests/perf_bpf_bench" 'echo "perf_bpf_bench: uprobe: expected 1 stop, got 2"; exit 2'
+	run -1 "$SCRIPTS/prove/bench" 6.1
 	[ "${lines[-1]}" = "bench: this machine: perf_bpf_bench: uprobe: expected 1 stop, got 2" ]
 	[[ $output =~ "way rejects"\ +676\ +600 ]]
 	[[ $output != *"Times of this machine"* ]]
@@ -215,8 +207,7 @@ assert b['6.1']['patched']['stops']['program.async']['p50'] == 620 and b['here']
 	guest stock gcc-12 bare=7 sampling=822 rejects=676
 	guest patched gcc-12 bare=7 sampling=822 rejects=600
 	committed gcc-12 "sampling 822 822" "rejects 600"
-	checks
-	[ "$status" -eq 0 ]
+	checks -0
 	[ "${lines[0]}" = "ok 1 bench 6.1: way sampling costs 822 instructions, as patches/expect/linux-6.1/instructions says" ]
 	[ "${lines[3]}" = "1..3" ]
 	[[ $output != *bare* ]]
@@ -226,8 +217,7 @@ assert b['6.1']['patched']['stops']['program.async']['p50'] == 620 and b['here']
 	guest stock gcc-12 sampling=822 rejects=676
 	guest patched gcc-12 sampling=822 rejects=601
 	committed gcc-12 "sampling 822 822" "rejects 600"
-	checks
-	[ "$status" -eq 1 ]
+	checks -1
 	[ "${lines[1]}" = "not ok 2 bench 6.1: way rejects costs 601 instructions, 1 more than patches/expect/linux-6.1/instructions says" ]
 	[ "$(grep -c '^not ok' <<<"$output")" -eq 1 ]
 }
@@ -236,8 +226,7 @@ assert b['6.1']['patched']['stops']['program.async']['p50'] == 620 and b['here']
 	guest stock gcc-12 rejects=676
 	guest patched gcc-12 rejects=590
 	committed gcc-12 "rejects 600"
-	checks
-	[ "$status" -eq 0 ]
+	checks -0
 	[[ $output == *"ok 1 bench 6.1: way rejects costs 590 instructions, 10 less than"* ]]
 }
 
@@ -245,8 +234,7 @@ assert b['6.1']['patched']['stops']['program.async']['p50'] == 620 and b['here']
 	guest stock gcc-12 sampling=822 rejects=600
 	guest patched gcc-12 sampling=823 rejects=700
 	committed gcc-12 "sampling 900 900" "rejects 700"
-	checks
-	[ "$status" -eq 1 ]
+	checks -1
 	[ "${lines[2]}" = "not ok 3 bench 6.1: way sampling costs 823 instructions, 1 more than on stock" ]
 	[ "$(grep -c '^not ok' <<<"$output")" -eq 1 ]
 }
@@ -254,16 +242,13 @@ assert b['6.1']['patched']['stops']['program.async']['p50'] == 620 and b['here']
 @test "bench --check: without a guest of stock, uses the committed figures of stock" {
 	guest patched gcc-12 sampling=823 rejects=600
 	committed gcc-12 "sampling 823 822" "rejects 600"
-	checks
-	[ "$status" -eq 1 ]
+	checks -1
 	[ "${lines[2]}" = "not ok 3 bench 6.1: way sampling costs 823 instructions, 1 more than on stock" ]
 	[ "$(grep -c '^not ok' <<<"$output")" -eq 1 ]
 	committed gcc-12 "sampling 823 823" "rejects 600"
-	checks
-	[ "$status" -eq 0 ]
+	checks -0
 	committed gcc-11 "sampling 823 822" "rejects 600"
-	checks
-	[ "$status" -eq 0 ]
+	checks -0
 	[ "$(grep -c '# SKIP' <<<"$output")" -eq 3 ]
 }
 
@@ -271,8 +256,7 @@ assert b['6.1']['patched']['stops']['program.async']['p50'] == 620 and b['here']
 	guest stock gcc-13 sampling=822 rejects=676
 	guest patched gcc-13 sampling=823 rejects=999
 	committed gcc-12 "sampling 822 822" "rejects 600"
-	checks
-	[ "$status" -eq 1 ]
+	checks -1
 	[ "${lines[1]}" = "ok 2 bench 6.1: way rejects # SKIP patches/expect/linux-6.1/instructions was measured with gcc-12, this with gcc-13" ]
 	[ "$(grep -c '# SKIP' <<<"$output")" -eq 2 ]
 	[ "$(grep '^not ok' <<<"$output")" = "not ok 3 bench 6.1: way sampling costs 823 instructions, 1 more than on stock" ]
@@ -282,8 +266,7 @@ assert b['6.1']['patched']['stops']['program.async']['p50'] == 620 and b['here']
 	guest stock gcc-12 sampling=- rejects=676
 	guest patched gcc-12 sampling=822 rejects=-
 	committed gcc-12 "rejects 600"
-	checks
-	[ "$status" -eq 1 ]
+	checks -1
 	[[ $output == *"not ok 1 bench 6.1: way sampling is not in patches/expect/linux-6.1/instructions; run scripts/prove/bench --record 6.1"* ]]
 	[[ $output == *"not ok 2 bench 6.1: rejects is in patches/expect/linux-6.1/instructions and was not measured"* ]]
 	[[ $output == *"not ok 3 bench 6.1: way sampling was not measured on stock"* ]]
@@ -292,17 +275,17 @@ assert b['6.1']['patched']['stops']['program.async']['p50'] == 620 and b['here']
 @test "bench --check: reports missing and malformed files" {
 	guest stock gcc-12 rejects=676
 	guest patched gcc-12 rejects=600
-	checks
+	checks -2
 	one_line "bench: $T/patches/expect/linux-6.1/instructions: *No such file*; run scripts/prove/bench --record"
 	committed gcc-12 "rejects many"
-	checks
+	checks -2
 	one_line "bench: $T/patches/expect/linux-6.1/instructions: *many*"
 	committed gcc-12
 	: >"$T/patches/expect/linux-6.1/instructions"
-	checks
+	checks -2
 	one_line "bench: $T/patches/expect/linux-6.1/instructions: *"
 	echo '{"ways": [' >"$T/w/patched-bench/output.log"
-	checks
+	checks -2
 	one_line "bench: $T/w/patched-bench: no measurements *"
 }
 
@@ -310,11 +293,9 @@ assert b['6.1']['patched']['stops']['program.async']['p50'] == 620 and b['here']
 	guest stock gcc-12 bare=7 sampling=822 sigtrap=- rejects=676
 	guest patched gcc-12 bare=7 sampling=820 sigtrap=- rejects=600
 	committed gcc-1 "stale 1"
-	run "$SCRIPTS/prove/bench-report" --record "$T/patches/expect/linux-6.1/instructions" "6.1=$T/w"
-	[ "$status" -eq 0 ]
+	prices -0 'prices.record("6.1", prices.read(guests), committed)'
 	[ "$(head -n 1 "$T/patches/expect/linux-6.1/instructions")" = "# gcc-12" ]
 	[ "$(grep -v '^#' "$T/patches/expect/linux-6.1/instructions" | xargs)" = "sampling 820 822 rejects 600" ]
-	checks
-	[ "$status" -eq 0 ]
+	checks -0
 	[[ ${lines[0]} == "ok 1 "*"820 instructions, as "* ]]
 }

@@ -1,33 +1,23 @@
-#!/usr/bin/python3 -B
 # SPDX-License-Identifier: GPL-2.0
-"""Prints the measurements of scripts/prove/bench: guest instructions for each kernel, and times on this machine.
+"""The measurements of make bench. The folder of a base has stock-bench and patched-bench, which scripts/boot wrote for
+runs of "perf_bpf_bench --json".
 
-FOLDER has stock-bench and patched-bench, which scripts/boot wrote for runs of "perf_bpf_bench --json"; --here
-FILE has the output of a run on this machine. By default, and with --json, it prints tables. --check compares
-one base with FILE and prints TAP, --record writes FILE. Exit code 1 if a hit costs too much, 2 for bad usage.
-
-FILE has a line for each way to hit a breakpoint: its name, the instructions with the series and, if no program
-is attached, those on stock. Its first line names the compiler, because the figures depend on the compiler and
-on Kconfig.fragment. With --check, the figures of stock come from FILE if FOLDER has no stock-bench.
+patches/expect/linux-X.Y/instructions has a line for each way to hit a breakpoint: its name, the instructions with the
+series and, if no program is attached, those on stock. Its first line names the compiler, because the figures depend on
+the compiler and on Kconfig.fragment.
 """
 import json
 import pathlib
 import re
-import sys
 import typing
 
-import lab
-from lab import ktap, results
+from lab import columns, die, ktap, replace, results
 
 KERNELS = {"stock": "stock", "patched": "series"}  # the folder's name and ours
 USER_CODE = ("bare",)  # ways that do not enter the kernel
 ABREAST = 4  # bases side by side, in 100 columns
 PARTS = ("ways", "overflows", "stops")
 TITLES = ("id", "title", "program", "available", "why")  # the others are figures
-
-
-def die(message: str) -> typing.NoReturn:
-    sys.exit(print(f"bench: {message}", file=sys.stderr) or 2)
 
 
 def read_measured(text: str) -> results.Entry:
@@ -44,9 +34,23 @@ def read_guest(folder: pathlib.Path) -> results.Entry:
         if not measured["ways"]:
             raise ValueError("no ways")
     except (OSError, ValueError, KeyError, TypeError) as error:
-        die(f"{folder}: no measurements ({error})")
+        die(f"{folder}: no measurements ({error})", 2)
     compiler = re.search(r"Linux version \S+ \(\S+\) \((.+?), (?:GNU ld|LLD)", console)
     return measured | {"compiler": compiler[1] if compiler else "an unknown compiler"}
+
+
+def read(folder: pathlib.Path, required: typing.Collection[str] = tuple(KERNELS)) -> typing.Dict[str, results.Entry]:
+    """Kernel -> measurements. A kernel that is not @required may be missing."""
+    folders = {kernel: folder / f"{kernel}-bench" for kernel in KERNELS}
+    return {kernel: read_guest(path) for kernel, path in folders.items() if kernel in required or path.exists()}
+
+
+def read_here(log: pathlib.Path) -> results.Entry:
+    """The output of a run on this machine."""
+    try:
+        return read_measured(log.read_text())
+    except (OSError, ValueError) as error:
+        die(f"{log}: no measurements ({error})", 2)
 
 
 def p50(guest: results.Entry, part: str, way: str) -> typing.Optional[int]:
@@ -72,7 +76,7 @@ def print_guests(bases: typing.Dict[str, typing.Dict[str, results.Entry]], part:
             if figure is None and why:
                 missing.setdefault(why, {})[f"{base} {KERNELS[kernel]}"] = None
     if len(rows) > 2:
-        print("\n".join(lab.columns(rows)))
+        print("\n".join(columns(rows)))
         for why, where in missing.items():
             print(f"# -: {why} ({', '.join(where)})")
         print()
@@ -86,7 +90,7 @@ def print_here(here: results.Entry, part: str) -> None:
     rows = here[part].values()
     names = list(dict.fromkeys(name for row in rows for name in row if name not in TITLES))
     if names:
-        print("\n".join(lab.columns([[here.get(f"{part}.title", part), *names], *(
+        print("\n".join(columns([[here.get(f"{part}.title", part), *names], *(
             [row["title"], *(number(row[name]) if name in row else "-" for name in names)]
             for row in rows if row["available"])])))
     for row in rows:
@@ -131,14 +135,14 @@ def read_committed(path: pathlib.Path) -> typing.Tuple[str, typing.Dict[str, int
         return lines[0].removeprefix("# "), {row[0]: int(row[1]) for row in rows}, \
             {row[0]: int(row[2]) for row in rows if len(row) > 2}
     except (OSError, ValueError, IndexError) as error:
-        die(f"{path}: {error}; run scripts/prove/bench --record")
+        die(f"{path}: {error}; run scripts/prove/bench --record", 2)
 
 
-def check(base: str, guests: typing.Dict[str, results.Entry], path: pathlib.Path
-          ) -> typing.Iterator[typing.Tuple[typing.Any, ...]]:
-    """The tests: (whether it passed, its text, and optionally a TAP directive)."""
+def compare(base: str, folder: pathlib.Path, path: pathlib.Path) -> typing.Iterator[typing.Tuple[typing.Any, ...]]:
+    """Compares the guests with the file "instructions"; without a guest of stock, the figures of stock are those of the
+    file. Yields the tests: (whether it passed, its text, and optionally a TAP directive)."""
     way: typing.Any  # a row or its name
-    name = "/".join(path.parts[-4:])
+    name, guests = "/".join(path.parts[-4:]), read(folder, ["patched"])
     compiler, committed, on_stock = read_committed(path)
     ours = guests["patched"]["compiler"]
     measured = guarded(guests)
@@ -171,6 +175,13 @@ def check(base: str, guests: typing.Dict[str, results.Entry], path: pathlib.Path
             yield True, f"{way['title']} costs {cost} instructions, no more than the {stock} on stock"
 
 
+def check(base: str, folder: pathlib.Path, path: pathlib.Path) -> int:
+    tap = ktap.Printer(f"bench {base}: ")
+    for good, text, *note in compare(base, folder, path):
+        tap.test(good, text, *note)
+    return tap.end()
+
+
 def record(base: str, guests: typing.Dict[str, results.Entry], path: pathlib.Path) -> None:
     ways = guarded(guests)
     text = f"""\
@@ -182,48 +193,4 @@ def record(base: str, guests: typing.Dict[str, results.Entry], path: pathlib.Pat
     for way in ways:
         stock = "" if way["program"] else p50(guests["stock"], "ways", way["id"])
         text += f"{way['id']:20}{way['p50']:>6}{stock:>7}".rstrip() + "\n"
-    lab.replace(path, text)
-
-
-def main() -> int:
-    parser = lab.Arguments(__doc__)
-    mode = parser.add_mutually_exclusive_group()
-    for option in ("--json", "--check", "--record"):
-        mode.add_argument(option, type=pathlib.Path, metavar="FILE")
-    parser.add_argument("--here", type=pathlib.Path, metavar="FILE")
-    parser.add_argument("measured", nargs="+", metavar="BASE=FOLDER")
-    args = parser.parse_args()
-    if not all("=" in pair for pair in args.measured):
-        parser.error("name what was measured as BASE=FOLDER")
-
-    bases = {}
-    for pair in args.measured:
-        base, folder = pair.split("=", 1)
-        folders = {kernel: pathlib.Path(folder) / f"{kernel}-bench" for kernel in KERNELS}
-        bases[base] = {kernel: read_guest(path) for kernel, path in folders.items()
-                       if kernel == "patched" or not args.check or path.exists()}
-    if (args.check or args.record) and len(bases) > 1:
-        parser.error("--check and --record take one BASE=FOLDER")
-
-    base, guests = next(iter(bases.items()))
-    if args.check:
-        tap = ktap.Printer(f"bench {base}: ")
-        for good, text, *note in check(base, guests, args.check):
-            tap.test(good, text, *note)
-        return tap.end()
-    if args.record:
-        record(base, guests, args.record)
-    here = None
-    if args.here:
-        try:
-            here = read_measured(args.here.read_text())
-        except (OSError, ValueError) as error:
-            die(f"{args.here}: no measurements ({error})")
-    if args.json:
-        lab.replace(args.json, json.dumps({name: of | {"of": results.digest_of(name)} for name, of in bases.items()}
-                                          | ({"here": here} if here else {}), indent=1) + "\n")
-    print_tables(bases, here)
-    return 0
-
-
-lab.run(main)
+    replace(path, text)
