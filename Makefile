@@ -81,6 +81,15 @@ matrix:
 check:
 	@scripts/check
 
+debug faults kabi peers:
+	@scripts/prove/$@ $(call arg,$(BASE))
+
+dist:
+	@scripts/ship/dist $(call arg,$(BASE))
+
+labs results version:
+	@scripts/ship/$@
+
 series-check:
 	@scripts/deps --for check
 	@scripts/prove/series-check --full $(call arg,$(BASE))
@@ -89,26 +98,11 @@ prefixes:
 	@scripts/deps
 	@scripts/prove/prefixes $(call arg,$(BASE))
 
-dist:
-	@scripts/ship/dist $(call arg,$(BASE))
-
-labs:
-	@scripts/ship/labs
-
 try:
 	@scripts/try $(call arg,$(BASE)) $(foreach test,$(TEST),$(call arg,$(test)))
 
 mutants:
 	@$(if $(GENERATED),scripts/prove/generate-mutants,scripts/prove/mutants) $(call arg,$(BASE)) $(call arg,$(GENERATED))
-
-debug:
-	@scripts/prove/debug $(call arg,$(BASE))
-
-kabi:
-	@scripts/prove/kabi $(call arg,$(BASE))
-
-peers:
-	@scripts/prove/peers $(call arg,$(BASE))
 
 bench:
 	@scripts/deps
@@ -116,9 +110,6 @@ bench:
 
 soak:
 	@scripts/prove/soak $(call arg,$(BASE)) $(call arg,$(N))
-
-faults:
-	@scripts/prove/faults $(call arg,$(BASE))
 
 stress:
 	@scripts/deps
@@ -139,12 +130,6 @@ livepatch-deb:
 
 verify-live:
 	@scripts/verify $(call arg,$(or $(KERNEL),live))
-
-results:
-	@scripts/ship/results
-
-version:
-	@scripts/ship/version
 
 fetch:
 	@scripts/fetch $(call arg,$(BASE)) $(call arg,$(VERSION))
