@@ -2,22 +2,20 @@
 # SPDX-License-Identifier: GPL-2.0
 load common
 
-prepare() {
+setup() {
+	set_up
 	fake_tree "$T/tree"
 	printf '# a comment\nCONFIG_ONE=y\nCONFIG_TWO=y\n' >"$T/fragment"
 	export FRAGMENT=$T/fragment
 }
 
 @test "build: prints the path of the image on stdout, the steps on stderr" {
-	prepare
-	run bash -c "'$SCRIPTS/build' '$T/tree' 2>'$T/steps'"
-	[ "$status" -eq 0 ]
+	run -0 bash -c "'$SCRIPTS/build' '$T/tree' 2>'$T/steps'"
 	[ "$output" = "$T/tree/obj/arch/x86/boot/bzImage" ]
 	grep -q 'bzImage: Linux 6.1.9, 1 objects' "$T/steps"
 }
 
 @test "build: configures again only if the fragment has changed" {
-	prepare
 	run "$SCRIPTS/build" "$T/tree"
 	[[ $output == *configuration* ]]
 	run "$SCRIPTS/build" "$T/tree"
@@ -28,17 +26,14 @@ prepare() {
 }
 
 @test "build: a line that did not take effect is an error, also the next time" {
-	prepare
 	export FAKE_LOST=CONFIG_TWO
 	for _ in 1 2; do
-		run "$SCRIPTS/build" "$T/tree"
-		[ "$status" -eq 1 ]
+		run -1 "$SCRIPTS/build" "$T/tree"
 		[[ ${lines[-1]} == "build: $T/fragment: did not survive configuration on Linux 6.1.9: CONFIG_TWO=y "* ]]
 	done
 }
 
 @test "build: an option that is on but must be off is an error" {
-	prepare
 	echo CONFIG_THREE=n >>"$T/fragment"
 	sed -i 's/^> grep.*/> sed s,=n,=y, $(KCONFIG_ALLCONFIG) >$(O)\/.config/' "$T/tree/Makefile"
 	run "$SCRIPTS/build" "$T/tree"
@@ -46,20 +41,16 @@ prepare() {
 }
 
 @test "build: after an error, prints the last lines and the path of the log" {
-	prepare
 	export FAKE_ERROR="disk quota exceeded"
-	run "$SCRIPTS/build" "$T/tree"
-	[ "$status" -eq 1 ]
+	run -1 "$SCRIPTS/build" "$T/tree"
 	[[ $output == *"core.c:1: error: disk quota exceeded"* ]]
 	[[ ${lines[-1]} == "build: $T/tree: bzImage failed; the whole log is $T/tree/obj/build.log" ]]
 }
 
 @test "build: builds the PMU for guests if the kernel supports modules" {
-	prepare
 	for modules in n y; do
 		echo "CONFIG_MODULES=$modules" >>"$T/fragment"
-		run "$SCRIPTS/build" "$T/tree"
-		[ "$status" -eq 0 ]
+		run -0 "$SCRIPTS/build" "$T/tree"
 		code=0
 		[ -e "$T/tree/obj/perf_bpf_pmu/perf_bpf_pmu.ko" ] || code=1
 		[ $modules$code = n1 ] || [ $modules$code = y0 ]
@@ -69,7 +60,6 @@ prepare() {
 
 @test "build: in ccache's depend mode, the image is not that of an older build" {
 	command -v ccache >/dev/null || skip "no ccache"
-	prepare
 	export CCACHE_DIR=$T/ccache CCACHE_CONFIGPATH=$T/ccache.conf
 	echo "depend_mode = true" >"$T/ccache.conf"
 	cat >>"$T/tree/Makefile" <<-'END'
@@ -81,14 +71,12 @@ prepare() {
 	END
 	for line in one two; do
 		sed -i "1s/.*/int line_$line;/" "$T/tree/kernel/core.c"
-		run "$SCRIPTS/build" "$T/tree"
-		[ "$status" -eq 0 ]
+		run -0 "$SCRIPTS/build" "$T/tree"
 		grep -aq "line_$line" "$T/tree/obj/piggy.o"
 	done
 }
 
 @test "build: a folder that is no kernel tree and a missing fragment are refused" {
-	prepare
 	run "$SCRIPTS/build" "$T"
 	one_line "build: $T is not a kernel tree *"
 	FRAGMENT=$T/none run "$SCRIPTS/build" "$T/tree"
@@ -98,7 +86,6 @@ prepare() {
 }
 
 @test "build: leaves out lines for other versions and architectures, and the comments that mark them" {
-	prepare
 	cat >"$T/fragment" <<-END
 	CONFIG_OLD=y # before 6.1
 	CONFIG_NOT_YET=y # from 6.2
@@ -118,7 +105,6 @@ prepare() {
 }
 
 @test "build: an unknown version comment in the fragment is an error" {
-	prepare
 	for mark in until\ 6.1 from\ six on\ vax from; do
 		echo "CONFIG_ODD=y # $mark" >"$T/fragment"
 		run "$SCRIPTS/build" "$T/tree"
@@ -127,6 +113,7 @@ prepare() {
 }
 
 @test "build: Kconfig.fragment has only valid version comments, for each base" {
+	unset FRAGMENT
 	for version in 5.10.1 6.1.1 6.12.1 7.3.1; do
 		rm -rf "$T/tree"
 		fake_tree "$T/tree" $version
@@ -137,10 +124,8 @@ prepare() {
 }
 
 @test "build: the image exists only if the last build completed" {
-	prepare
 	"$SCRIPTS/build" "$T/tree"
-	FAKE_ERROR=broken run "$SCRIPTS/build" "$T/tree"
-	[ "$status" -eq 1 ]
+	FAKE_ERROR=broken run -1 "$SCRIPTS/build" "$T/tree"
 	[ ! -e "$T/tree/obj/arch/x86/boot/bzImage" ]
 	# A build of another target keeps the image.
 	"$SCRIPTS/build" "$T/tree"
@@ -150,7 +135,6 @@ prepare() {
 
 # A tree whose Makefile builds an object from core.c, and the image from the object, by timestamps.
 by_times() {
-	prepare
 	sed -i '/^bzImage:/,$d' "$T/tree/Makefile"
 	cat >>"$T/tree/Makefile" <<-'END'
 	bzImage: $(O)/arch/x86/boot/bzImage
@@ -176,7 +160,6 @@ by_times() {
 }
 
 @test "build: an incomplete configuration is created again; one that the build changes is an error" {
-	prepare
 	"$SCRIPTS/build" "$T/tree"
 	echo CONFIG_ONE=y >"$T/tree/obj/.config"
 	run "$SCRIPTS/build" "$T/tree"
@@ -189,7 +172,6 @@ by_times() {
 }
 
 @test "build: reports a read-only tree and a full disk, and recovers" {
-	prepare
 	mkdir "$T/tree/obj"
 	mount -t tmpfs -o ro tmpfs "$T/tree/obj" 2>/dev/null || skip "cannot mount a tmpfs"
 	run "$SCRIPTS/build" "$T/tree"
@@ -208,6 +190,7 @@ by_times() {
 }
 
 @test "build: a new tree starts with the objects of stock, and compiles only what the series changes" {
+	unset FRAGMENT
 	mkdir -p "$BUILD/linux-6.1.9-1"
 	work=$BUILD/linux-6.1.9-1
 	fake_tree "$work/stock"
@@ -248,7 +231,6 @@ tree.Work(base.find('6.1'), pathlib.Path('$work/stock')).build('$1')"
 }
 
 @test "build: a second build of the same tree waits, and does not damage the first" {
-	prepare
 	sed -i 's/^bzImage:/&\n> @sleep $${FAKE_SLEEP:-0}/' "$T/tree/Makefile"
 	FAKE_SLEEP=2 "$SCRIPTS/build" "$T/tree" 3>&- &
 	for _ in $(seq 100); do [ ! -s "$T/tree/obj/.making" ] || break; sleep 0.1; done
