@@ -2,15 +2,14 @@
 # SPDX-License-Identifier: GPL-2.0
 load common
 
-prepare() {
+setup() {
+	set_up
 	fake_tree "$T/tree"
 	fake_series "$T/series"
 }
 
 @test "apply: applies the whole series in place" {
-	prepare
-	run "$SCRIPTS/apply" "$T/series" "$T/tree"
-	[ "$status" -eq 0 ]
+	run -0 "$SCRIPTS/apply" "$T/series" "$T/tree"
 	grep -q line10_one "$T/tree/kernel/core.c"
 	grep -q line30_two "$T/tree/kernel/core.c"
 	grep -q head20_two "$T/tree/include/core.h"
@@ -18,7 +17,6 @@ prepare() {
 }
 
 @test "apply: applies to a copy, and leaves the tree unchanged" {
-	prepare
 	cp -r "$T/tree" "$T/before"
 	"$SCRIPTS/apply" "$T/series" "$T/tree" "$T/dest"
 	diff -r "$T/before" "$T/tree"
@@ -26,14 +24,12 @@ prepare() {
 }
 
 @test "apply: a second run with the same copy writes nothing" {
-	prepare
 	"$SCRIPTS/apply" "$T/series" "$T/tree" "$T/dest"
 	run "$SCRIPTS/apply" "$T/series" "$T/tree" "$T/dest"
 	[[ $output == *": 0 files written in "* ]]
 }
 
 @test "apply: after a change to a patch, only its files are written, and the build folder is kept" {
-	prepare
 	"$SCRIPTS/apply" "$T/series" "$T/tree" "$T/dest"
 	mkdir "$T/dest/obj" && touch "$T/dest/obj/core.o"
 	sed -i 's/head20_two/head20_new/' "$T/series/0002-two.patch"
@@ -44,7 +40,6 @@ prepare() {
 }
 
 @test "apply: a patch removed from the series is reverted in the copy, with new timestamps" {
-	prepare
 	"$SCRIPTS/apply" "$T/series" "$T/tree" "$T/dest"
 	touch -d '1 hour ago' "$T/tree/include/core.h"
 	touch "$T/stamp" -d '1 minute ago'
@@ -56,7 +51,6 @@ prepare() {
 }
 
 @test "apply: files added to or removed from the tree are updated in the copy" {
-	prepare
 	echo "int other;" >"$T/tree/kernel/other.c"
 	"$SCRIPTS/apply" "$T/series" "$T/tree" "$T/dest"
 	echo "int newer;" >"$T/tree/kernel/newer.c"
@@ -67,7 +61,6 @@ prepare() {
 }
 
 @test "apply: if a patch does not apply, names patch, file and rejects, and leaves the tree unchanged" {
-	prepare
 	sed -i 's/head20;/head_of_another_kernel;/' "$T/tree/include/core.h"
 	cp -r "$T/tree" "$T/before"
 	run "$SCRIPTS/apply" "$T/series" "$T/tree"
@@ -77,21 +70,18 @@ prepare() {
 }
 
 @test "apply: a patch that would only apply with fuzz is refused" {
-	prepare
 	sed -i 's/line8;/line_of_another_kernel;/' "$T/tree/kernel/core.c"
 	run "$SCRIPTS/apply" "$T/series" "$T/tree"
 	one_line "apply: 0001-one.patch does not apply *"
 }
 
 @test "apply: a patch to a missing file is refused" {
-	prepare
 	rm "$T/tree/include/core.h"
 	run "$SCRIPTS/apply" "$T/series" "$T/tree"
 	one_line "apply: 0002-two.patch does not apply *"
 }
 
 @test "apply: applying twice in place is refused" {
-	prepare
 	"$SCRIPTS/apply" "$T/series" "$T/tree"
 	run "$SCRIPTS/apply" "$T/series" "$T/tree"
 	one_line "apply: $T/tree has this series already"
@@ -99,20 +89,17 @@ prepare() {
 
 @test "apply: a tree of another version is refused" {
 	fake_tree "$T/tree" 6.12.9
-	fake_series "$T/series"
 	run "$SCRIPTS/apply" "$T/series" "$T/tree"
 	one_line "apply: $T/tree is Linux 6.12.9; the series is for 6.1"
 	sed -i '1a # ALSO linux-5.19 5.19.1-1 elsewhere' "$T/series/series"
 	run "$SCRIPTS/apply" "$T/series" "$T/tree"
 	one_line "apply: $T/tree is Linux 6.12.9; the series is for 6.1 and 5.19"
 	sed -i 's/ALSO linux-5.19/ALSO linux-6.12/' "$T/series/series"
-	run "$SCRIPTS/apply" "$T/series" "$T/tree"
-	[ "$status" -eq 0 ]
+	run -0 "$SCRIPTS/apply" "$T/series" "$T/tree"
 	[[ $output == "2 patches applied to Linux 6.12.9: "* ]]
 }
 
 @test "apply: a dirty git tree is refused, a clean one accepted" {
-	prepare
 	cd "$T/tree"
 	git init -q
 	git -c user.name=t -c user.email=t@localhost add -A
@@ -130,14 +117,12 @@ prepare() {
 
 @test "apply: run by root, keeps the owner of the tree" {
 	[ "$(id -u)" -eq 0 ] || skip "takes root"
-	prepare
 	chown -R 65534 "$T/tree"
 	"$SCRIPTS/apply" "$T/series" "$T/tree"
 	[ -z "$(find "$T/tree" -type f ! -uid 65534)" ]
 }
 
 @test "apply: rejects a folder that is no kernel tree, a missing series, a series without a BASE line" {
-	prepare
 	run "$SCRIPTS/apply" "$T/series" "$T"
 	one_line "apply: $T is not a kernel tree *"
 	run "$SCRIPTS/apply" "$T/tree" "$T/tree"
@@ -156,31 +141,26 @@ prepare() {
 }
 
 @test "apply: an empty series copies the tree, and reverts earlier patches" {
-	prepare
 	"$SCRIPTS/apply" "$T/series" "$T/tree" "$T/dest"
 	sed -i 1q "$T/series/series"
 	for _ in 1 2; do
-		run "$SCRIPTS/apply" "$T/series" "$T/tree" "$T/dest"
-		[ "$status" -eq 0 ]
+		run -0 "$SCRIPTS/apply" "$T/series" "$T/tree" "$T/dest"
 		[[ $output == "0 patches applied to Linux 6.1.9: "* ]]
 		diff -r --exclude='.series-*' "$T/tree" "$T/dest"
 	done
 	run "$SCRIPTS/apply" "$T/series" "$T/tree" "$T/fresh"
 	diff -r --exclude='.series-*' "$T/tree" "$T/fresh"
-	run "$SCRIPTS/apply" "$T/series" "$T/tree"
-	[ "$status" -eq 0 ]
+	run -0 "$SCRIPTS/apply" "$T/series" "$T/tree"
 	[[ $output == *": 0 files written in $T/tree" ]]
 }
 
 # killed_at SYSCALL N ARGUMENT...: runs apply, and kills it at the Nth call of SYSCALL.
 killed_at() {
 	# TMPDIR: the test removes the temporary files that apply could not.
-	TMPDIR=$T run strace -qq -o /dev/null -e trace="$1" -e inject="$1:signal=KILL:when=$2" "$SCRIPTS/apply" "${@:3}"
-	[ "$status" -eq 137 ]
+	TMPDIR=$T run -137 strace -qq -o /dev/null -e trace="$1" -e inject="$1:signal=KILL:when=$2" "$SCRIPTS/apply" "${@:3}"
 }
 
 @test "apply: after a kill during the copy, the next run makes the same copy, with new timestamps" {
-	prepare
 	"$SCRIPTS/apply" "$T/series" "$T/tree" "$T/right"
 	command_is rsync '[ ! -e "'"$T"'/kill" ] || kill -9 $PPID
 exec /usr/bin/rsync "$@"'
@@ -212,7 +192,6 @@ exec /usr/bin/rsync "$@"'
 }
 
 @test "apply: images built from other sources are removed" {
-	prepare
 	"$SCRIPTS/apply" "$T/series" "$T/tree" "$T/dest"
 	mkdir -p "$T/dest/obj/arch/x86/boot"
 	touch "$T/dest/obj/arch/x86/boot/bzImage"
@@ -224,7 +203,6 @@ exec /usr/bin/rsync "$@"'
 }
 
 @test "apply: reports a read-only folder and a full disk, and recovers" {
-	prepare
 	mkdir "$T/dest"
 	mount -t tmpfs -o ro tmpfs "$T/dest" 2>/dev/null || skip "cannot mount a tmpfs"
 	run "$SCRIPTS/apply" "$T/series" "$T/tree" "$T/dest/tree"
@@ -241,40 +219,31 @@ exec /usr/bin/rsync "$@"'
 }
 
 @test "apply: PART=feature applies only the first section" {
-	prepare
 	sed -i '/^0001/i # Feature
 	/^0002/i # Fixes: perf and BPF' "$T/series/series"
-	PART=feature run "$SCRIPTS/apply" "$T/series" "$T/tree"
-	[ "$status" -eq 0 ]
+	PART=feature run -0 "$SCRIPTS/apply" "$T/series" "$T/tree"
 	[[ $output == "1 patches applied to Linux 6.1.9: 1 files written in "* ]]
 	grep -q line10_one "$T/tree/kernel/core.c"
 	! grep -q line30_two "$T/tree/kernel/core.c" || false
-	PART=feature run "$SCRIPTS/apply" "$T/series" "$T/tree"
-	[ "$status" -eq 1 ]
+	PART=feature run -1 "$SCRIPTS/apply" "$T/series" "$T/tree"
 	one_line "apply: $T/tree has this series already"
 }
 
 @test "apply: PART=feature is refused for a series without the section, and leaves the tree unchanged" {
-	prepare
 	cp -r "$T/tree" "$T/before"
-	PART=feature run "$SCRIPTS/apply" "$T/series" "$T/tree"
-	[ "$status" -eq 1 ]
+	PART=feature run -1 "$SCRIPTS/apply" "$T/series" "$T/tree"
 	one_line "apply: PART=feature: $T/series/series has no section '# Feature', as Linux has it since 6.10; leave out PART"
 	diff -r "$T/before" "$T/tree"
 }
 
 @test "apply: an unknown PART is refused, and any PART for a command without parts" {
-	prepare
-	PART=speed run "$SCRIPTS/apply" "$T/series" "$T/tree"
-	[ "$status" -eq 1 ]
+	PART=speed run -1 "$SCRIPTS/apply" "$T/series" "$T/tree"
 	one_line "apply: PART=speed: no such part (available: feature)"
-	PART=feature run "$SCRIPTS/prove/series-check" 6.1
-	[ "$status" -eq 1 ]
+	PART=feature run -1 "$SCRIPTS/prove/series-check" 6.1
 	one_line "series-check: PART= is for make apply, verify and dist; leave it out"
 }
 
 @test "apply: a series whose first line is unfinished, or that is not text, is refused in one line" {
-	prepare
 	sed -i '1s/.*/# BASE linux-/' "$T/series/series"
 	run "$SCRIPTS/apply" "$T/series" "$T/tree"
 	one_line "apply: $T/series/series does not begin with a '# BASE linux-X.Y VERSION' line"
@@ -284,7 +253,6 @@ exec /usr/bin/rsync "$@"'
 }
 
 @test "apply: if a file cannot be written, no file has changed" {
-	prepare
 	cp -r "$T/tree" "$T/before"
 	ln -s "$T/nowhere/core.c" "$T/tree/kernel/core.c.part"
 	run "$SCRIPTS/apply" "$T/series" "$T/tree"
@@ -293,7 +261,6 @@ exec /usr/bin/rsync "$@"'
 }
 
 @test "apply: names the patch that does not apply even if the rejects cannot be written" {
-	prepare
 	sed -i s/head20/head_20/ "$T/tree/include/core.h"
 	touch "$T/file"
 	BUILD=$T/file run "$SCRIPTS/apply" "$T/series" "$T/tree"

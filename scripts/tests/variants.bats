@@ -5,23 +5,16 @@ load common
 # A separate repository, with a series for a tree of four files. The guest runs $1, with the path of its
 # image, a copy of kernel/core.c, in $image.
 prepare() {
-	export ACCEL=tcg VERSION=6.1.9-1
-	fake_qemu
-	command_is dpkg-query 'echo installed'
-	command_is make '[[ $* == *selftests* ]] || exec /usr/bin/make "$@"'
-	rm -rf "$T/top" "$T/series-tree"
-	mkdir -p "$T/top/selftests"
-	cp -r "$SCRIPTS" "$SCRIPTS/../Kconfig.fragment" "$T/top"
-	cp -r "$SCRIPTS/../selftests/module" "$T/top/selftests"
+	work=$BUILD/linux-6.1.9-1 top=$T/top/scripts
+	rm -rf "$T/top" "$work"
+	fake_top
+	fake_builds
 	series=$T/top/patches/linux-6.1 expect=$T/top/patches/expect/linux-6.1 mutants=$T/top/patches/mutants
 	fake_series "$series"
 	mkdir -p "$expect"
 	sed -i '1i Tests: t.b in the selftests.\n\n---' "$series/0001-one.patch"
 	sed -i '1i Tests: t.* in the selftests.\n\n---' "$series/0002-two.patch"
 	printf 't.b\nt.c\nt.full # preempt=full\noops.d\n' >"$expect/stock-fails"
-	work=$BUILD/linux-6.1.9-1
-	rm -rf "$work"
-	fake_tree "$work/stock"
 	export FAKE_GUEST='up; while [ $# -gt 0 ]; do [ "$1" != -kernel ] || image=$2; [ "$1" != -append ] || append=$2; shift; done
 results() {
 	local name number=0 code=0
@@ -42,12 +35,6 @@ results() {
 '"$1"
 }
 
-verb() {
-	local name=$1
-	shift
-	run "$T/top/scripts/$name" "$@"
-}
-
 # tap_is LINE...: the output has exactly these lines of TAP
 tap_is() {
 	diff <(printf '%s\n' "$@") <(grep -E '^(ok|not ok|[0-9]+\.\.)' <<<"$output")
@@ -55,24 +42,21 @@ tap_is() {
 
 @test "prefixes: each patch must fix the tests that it names" {
 	prepare 'grep -q line30_two $image && results +t.a +t.b +t.c +t.full || results +t.a +t.b -t.c -t.full'
-	verb prove/prefixes
-	[ "$status" -eq 0 ]
+	run -0 "$top/prove/prefixes"
 	tap_is 1..2 "ok 1 prefix 0001-one.patch: fixes 1 tests, 2 still fail" "ok 2 prefix 0002-two.patch: fixes 2 tests, 0 still fail"
 }
 
 @test "prefixes: a new failure, a claimed test that fails, and a lost guest fail" {
 	prepare 'grep -q line30_two $image && results -t.a +t.b +t.c +t.full || results +t.a +t.b -t.c -t.full'
-	verb prove/prefixes
-	[ "$status" -eq 1 ]
+	run -1 "$top/prove/prefixes"
 	tap_is 1..2 "ok 1 prefix 0001-one.patch: fixes 1 tests, 2 still fail" \
 		"not ok 2 prefix 0002-two.patch: fails what passed before: t.a"
 	prepare 'grep -q line30_two $image && results +t.a +t.b -t.c +t.full || results +t.a +t.b -t.c -t.full'
-	verb prove/prefixes
+	run "$top/prove/prefixes"
 	tap_is 1..2 "ok 1 prefix 0001-one.patch: fixes 1 tests, 2 still fail" \
 		"not ok 2 prefix 0002-two.patch: fails tests that its patches name: t.c"
 	prepare 'exit'
-	verb prove/prefixes
-	[ "$status" -eq 1 ]
+	run -1 "$top/prove/prefixes"
 	[[ $output == *"not ok 1 prefix 0001-one.patch: boot ended with 11: boot: lost: "* ]]
 }
 
@@ -85,8 +69,7 @@ tap_is() {
 	done
 	sed -i '1i Tests: t.d in the selftests.\n\n---' "$series/0002-two.patch"
 	echo t.d >>"$expect/stock-fails"
-	verb prove/prefixes
-	[ "$status" -eq 1 ]
+	run -1 "$top/prove/prefixes"
 	tap_is 1..4 "ok 1 prefix 0001-one.patch: fixes 3 tests, 1 still fail" "ok 2 prefix 0002-two.patch: fixes 0 tests, 1 still fail" \
 		"ok 3 prefix 0015-other.patch: the same kernel" "not ok 4 prefix 0035-other.patch: fails tests that its patches name: t.d"
 	[ "$(wc -l <"$T/boots")" -eq 2 ]
@@ -95,12 +78,10 @@ tap_is() {
 @test "prefixes: a patch that does not apply and a tree that does not build are errors" {
 	prepare 'results +t.a'
 	sed -i 's/^-int line10;/-int line11;/' "$T/top/patches/linux-6.1/0001-one.patch"
-	verb prove/prefixes
-	[ "$status" -eq 1 ]
+	run -1 "$top/prove/prefixes"
 	[[ ${lines[-1]} == "prefixes: 0001-one.patch: apply: 0001-one.patch does not apply "* ]]
 	prepare 'results +t.a'
-	FAKE_ERROR=broken verb prove/prefixes
-	[ "$status" -eq 1 ]
+	FAKE_ERROR=broken run -1 "$top/prove/prefixes"
 	[[ ${lines[-1]} == "prefixes: 0001-one.patch: does not build; the log is $BUILD/"* ]]
 }
 
@@ -114,21 +95,18 @@ tap_is() {
 	TOP=$T/top applied "$work/patched"
 	command_is true ''
 	cp "$T/bin/true" "$work/selftests/perf_bpf_filter"
-	verb prove/soak 6.1 19
-	[ "$status" -eq 0 ]
+	run -0 "$top/prove/soak" 6.1 19
 	[[ $output == "1..19"$'\n'"ok 1 soak: patched, 1 CPUs, preempt=none"$'\n'"ok 2 soak: stock, 1 CPUs, preempt=none"$'\n'"ok 3 soak: patched, 2 CPUs"* ]]
 	[[ $output == *"ok 14 soak: stock, 1 CPUs, preempt=full"* ]]
 	[[ $output == *"ok 19 soak: patched, 1 CPUs, preempt=none, cold"* ]]
 	grep -q "fault_around_bytes.*drop_caches" "$work/soak/command"
-	FAKE_GUEST='up; printf "TAP version 13\n1..5\nok 1 t.a\nBail out! fork: EAGAIN\n" >>"$output"; echo "exit 1" >"$verdict"' verb prove/soak 6.1 1
-	[ "$status" -eq 1 ]
+	FAKE_GUEST='up; printf "TAP version 13\n1..5\nok 1 t.a\nBail out! fork: EAGAIN\n" >>"$output"; echo "exit 1" >"$verdict"' run -1 "$top/prove/soak" 6.1 1
 	[[ $output == *"not ok 1 soak: patched, 1 CPUs, preempt=none: not KTAP: Bail out! fork: EAGAIN"* ]]
 	export FAKE_GUEST=${FAKE_GUEST/+t.a +t.b/+t.a -t.b}
-	verb prove/soak 6.1 2
-	[ "$status" -eq 1 ]
+	run -1 "$top/prove/soak" 6.1 2
 	[[ $output == *"not ok 1 soak: patched, 1 CPUs, preempt=none: other tests failed: "*t.b* ]]
 	for boots in 0 x -1; do
-		verb prove/soak 6.1 $boots
+		run "$top/prove/soak" 6.1 $boots
 		one_line "soak: N must be a number of at least 1, not '$boots'"
 	done
 }
@@ -136,42 +114,28 @@ tap_is() {
 @test "mutants: a mutant that its tests kill, one that survives, one that crashes the kernel, one without fields" {
 	prepare 'grep -q line39_broken $image || exit
 		case $(cat "${verdict%/*}/command") in *oops*) say "perf_bpf_filter: test oops.d"; say "Kernel panic - not syncing: Fatal exception" ;; *t.b*) results -t.a -t.b ;; *t.c*) results +t.c =t.d ;; esac'
-	mkdir -p "$mutants/linux-6.1" "$mutants/linux-7.3"
+	mkdir -p "$mutants/linux-7.3"
 	for mutant in "killed:Fails: t.a t.b" "survives:Fails: t.c" "dies:Fails: oops.*" "says-nothing:" $'elsewhere:Arch: arm64\nFails: t.a'; do
-		cat >"$mutants/linux-6.1/${mutant%%:*}.patch" <<-END
-		C1: broken.
-
-		${mutant#*:}
-
-		--- a/kernel/core.c
-		+++ b/kernel/core.c
-		@@ -38,3 +38,3 @@
-		 int line38;
-		-int line39;
-		+int line39_broken;
-		 int line40;
-		END
+		mutant "$mutants/linux-6.1/${mutant%%:*}.patch" "${mutant#*:}"
 	done
-	verb prove/mutants 6.1 killed survives dies
-	[ "$status" -eq 1 ]
+	run -1 "$top/prove/mutants" 6.1 killed survives dies
 	tap_is 1..3 "ok 1 mutant killed: killed by 2 tests: t.a t.b" "not ok 2 mutant survives: survived t.c" \
 		"ok 3 mutant dies: killed, the kernel crashed: oops.*"
-	verb prove/mutants 6.1 elsewhere
+	run "$top/prove/mutants" 6.1 elsewhere
 	one_line "mutants: elsewhere is for ARCH=arm64"
-	verb prove/mutants 6.1 none
+	run "$top/prove/mutants" 6.1 none
 	one_line "mutants: no such mutant: none (see *"
 
 	# A mutant in another base's folder can be named.
 	fake_series "$T/top/patches/linux-7.3"
 	sed 's/broken;/broken; /' "$mutants/linux-6.1/killed.patch" >"$mutants/linux-7.3/newer.patch"
-	verb prove/mutants 6.1 newer killed
+	run "$top/prove/mutants" 6.1 newer killed
 	tap_is 1..2 "ok 1 mutant newer: killed by 2 tests: t.a t.b" "ok 2 mutant killed: killed by 2 tests: t.a t.b"
 	rm -r "$T/top/patches/linux-7.3"
-	verb prove/mutants 6.1 says-nothing
-	[ "$status" -eq 1 ]
+	run -1 "$top/prove/mutants" 6.1 says-nothing
 	[[ ${lines[-1]} == "mutants: "*"says-nothing.patch: says nothing that must happen (Fails:, Runs:, Costs:, Dies:, Stops: or Hits:)" ]]
 	rm "$mutants/linux-6.1/says-nothing.patch" "$mutants/linux-6.1/survives.patch"
-	verb prove/mutants 6.1
+	run "$top/prove/mutants" 6.1
 	tap_is 1..2 "ok 1 mutant dies: killed, the kernel crashed: oops.*" "ok 2 mutant killed: killed by 2 tests: t.a t.b"
 }
 
@@ -184,14 +148,12 @@ tap_is() {
 	echo 'works();' >"$T/top/selftests/gdb/main.cc"
 	printf '%s\n' "C1: broken." "" "Fails: t.a" "" "--- a/selftests/gdb/main.cc" "+++ b/selftests/gdb/main.cc" \
 		"@@ -1 +1 @@" "-works();" "+broken();" >"$mutants/linux-6.1/tool.patch"
-	verb prove/mutants 6.1
-	[ "$status" -eq 0 ]
+	run -0 "$top/prove/mutants" 6.1
 	tap_is 1..1 "ok 1 mutant tool: killed by 1 tests: t.a"
 	[ "$(cat "$T/top/selftests/gdb/main.cc")" = "works();" ]
 	[ ! -e "$work/mutants/tool/selftests" ]
 	echo 'other();' >"$T/top/selftests/gdb/main.cc"
-	verb prove/mutants 6.1 tool
-	[ "$status" -eq 1 ]
+	run -1 "$top/prove/mutants" 6.1 tool
 	[[ $output == *"mutants: tool: "*FAILED* ]]
 }
 
@@ -216,8 +178,7 @@ tap_is() {
 		printf '%s\n' "It is broken." "" "${mutant#*:}" >"$live/${mutant%%:*}.patch"
 	done
 	unset VERSION
-	verb prove/mutants 6.1.0-9-amd64
-	[ "$status" -eq 0 ]
+	run -0 "$top/prove/mutants" 6.1.0-9-amd64
 	tap_is 1..4 "ok 1 mutant crash: killed, the kernel crashed: t.a" "ok 2 mutant stops: killed, the build says 'an address is left'" \
 		"ok 3 mutant tests: killed by 1 tests: t.a" "ok 4 mutant turns: killed, hits says 'hits are missing'"
 	grep -q '"name": "6.1.0-9-amd64", "figure": 4' "$BUILD/runs/make-mutants-6.1.0-9-amd64.json"
@@ -226,8 +187,7 @@ tap_is() {
 	for mutant in "passes:Fails: t.a" "elsewhere:Dies: t.b" "fails:Dies: t.b" "reason:Stops: another address" "says:Hits: hits are missing"; do
 		printf '%s\n' "It is broken." "" "${mutant#*:}" >"$live/${mutant%%:*}.patch"
 	done
-	verb prove/mutants 6.1.0-9-amd64 passes elsewhere fails reason says
-	[ "$status" -eq 1 ]
+	run -1 "$top/prove/mutants" 6.1.0-9-amd64 passes elsewhere fails reason says
 	tap_is 1..5 "not ok 1 mutant passes: survived t.a" "not ok 2 mutant elsewhere: survived t.b, the kernel crashed in t.a" \
 		"not ok 3 mutant fails: survived t.b" "not ok 4 mutant reason: survived, the build does not say 'another address'" \
 		"not ok 5 mutant says: survived, hits does not say 'hits are missing'"
@@ -235,17 +195,14 @@ tap_is() {
 
 @test "try: rebuilds what has changed, and runs the tests that match" {
 	prepare 'cat "${verdict%/*}/command" >>"$output"; grep -q line30_two $image && results +t.a'
-	verb try 6.1 't.*' other
-	[ "$status" -eq 0 ]
+	run -0 "$top/try" 6.1 't.*' other
 	[[ $output == *"2 patches applied to "*"bzImage: Linux 6.1.9"*"perf_bpf_filter 't.*' other"*"ok 1 t.a"* ]]
-	verb try 6.1 't.*'
-	[ "$status" -eq 0 ]
+	run -0 "$top/try" 6.1 't.*'
 	[[ $output != *applied* && $output != *bzImage* && $output == *"ok 1 t.a"* ]]
 	sed -i 's/line30_two/line30_new/' "$series/0002-two.patch"
-	verb try 6.1 't.*'
-	[ "$status" -eq 11 ]
+	run -11 "$top/try" 6.1 't.*'
 	[[ $output == *"2 patches applied to "*"bzImage: Linux 6.1.9"* ]]
 	touch -d '1 minute' "$T/top/Kconfig.fragment"
-	verb try 6.1 't.*'
+	run "$top/try" 6.1 't.*'
 	[[ $output == *"bzImage: Linux 6.1.9"* ]]
 }
