@@ -130,11 +130,18 @@ class Series:
 
     def patches(self) -> typing.List[str]:
         """File names, in the order of the series."""
-        text = self.text
         if part():
-            found = re.search(r"^# Feature\n((?:[^#\n].*\n)+)", text, re.M)
-            text = found[1] if found else die(f"PART=feature: {self.folder}/series has no section '# Feature', "
-                                              "as Linux has it since 6.10; leave out PART")
+            return self.feature() or die(f"PART=feature: {self.folder}/series has no section '# Feature', "
+                                         "as Linux has it since 6.10; leave out PART")
+        return self.named_in(self.text)
+
+    def feature(self) -> typing.List[str]:
+        """The patches of the section "# Feature", with which the series begins up to 6.6."""
+        found = re.search(r"^# Feature\n((?:[^#\n].*\n)+)", self.text, re.M)
+        return self.named_in(found[1]) if found else []
+
+    @staticmethod
+    def named_in(text: str) -> typing.List[str]:
         lines = (line.split("#")[0].strip() for line in text.splitlines())
         return [line for line in lines if line]
 

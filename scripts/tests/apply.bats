@@ -90,13 +90,27 @@ setup() {
 @test "apply: a tree of another version is refused" {
 	fake_tree "$T/tree" 6.12.9
 	run "$SCRIPTS/apply" "$T/series" "$T/tree"
-	one_line "apply: $T/tree is Linux 6.12.9; the series is for 6.1"
+	one_line "apply: $T/tree is Linux 6.12.9; the series is for 6.1; use BASE=6.12"
 	sed -i '1a # ALSO linux-5.19 5.19.1-1 elsewhere' "$T/series/series"
 	run "$SCRIPTS/apply" "$T/series" "$T/tree"
-	one_line "apply: $T/tree is Linux 6.12.9; the series is for 6.1 and 5.19"
+	one_line "apply: $T/tree is Linux 6.12.9; the series is for 6.1 and 5.19; use BASE=6.12"
 	sed -i 's/ALSO linux-5.19/ALSO linux-6.12/' "$T/series/series"
 	run -0 "$SCRIPTS/apply" "$T/series" "$T/tree"
 	[[ $output == "2 patches applied to Linux 6.12.9: "* ]]
+	fake_tree "$T/tree" 6.7.1
+	run "$SCRIPTS/apply" "$T/series" "$T/tree"
+	one_line "apply: $T/tree is Linux 6.7.1; the series is for 6.1 and 6.12"
+}
+
+@test "apply: if a series does not apply to a point release before its first one, the message names that" {
+	sed -i '1a # SINCE 6.1.10' "$T/series/series"
+	run -0 "$SCRIPTS/apply" "$T/series" "$T/tree" "$T/dest"
+	sed -i 's/line30/line30_before/' "$T/tree/kernel/core.c"
+	run -1 "$SCRIPTS/apply" "$T/series" "$T/tree"
+	one_line "apply: $T/tree is Linux 6.1.9; the series requires 6.1.10 or later"
+	sed -i 's/6.1.10/6.1.9/' "$T/series/series"
+	run -1 "$SCRIPTS/apply" "$T/series" "$T/tree"
+	one_line "apply: 0002-two.patch does not apply *"
 }
 
 @test "apply: a dirty git tree is refused, a clean one accepted" {
@@ -126,7 +140,7 @@ setup() {
 	run "$SCRIPTS/apply" "$T/series" "$T"
 	one_line "apply: $T is not a kernel tree *"
 	run "$SCRIPTS/apply" "$T/tree" "$T/tree"
-	one_line "apply: no series in $T/tree; name a folder of patches/"
+	one_line "apply: no series in $T/tree (available: patches/linux-{5.10,*})"
 	sed -i 1d "$T/series/series"
 	run "$SCRIPTS/apply" "$T/series" "$T/tree"
 	one_line "apply: * does not begin with a '# BASE linux-X.Y VERSION' line"
@@ -227,6 +241,8 @@ exec /usr/bin/rsync "$@"'
 	! grep -q line30_two "$T/tree/kernel/core.c" || false
 	PART=feature run -1 "$SCRIPTS/apply" "$T/series" "$T/tree"
 	one_line "apply: $T/tree has this series already"
+	run -1 "$SCRIPTS/apply" "$T/series" "$T/tree"
+	one_line "apply: $T/tree has the section Feature already; revert it first, or push the rest with quilt"
 }
 
 @test "apply: PART=feature is refused for a series without the section, and leaves the tree unchanged" {
