@@ -126,6 +126,16 @@ differences() {
 	(cd "$T/series-tree" && diff -ru a b) | sed -E 's/^((---|\+\+\+) [^\t]*)\t.*/\1/; /^diff /d'
 }
 
+# hold_until PATH TEXT: holds a lock on PATH until $T/said has TEXT.
+hold_until() {
+	(
+		flock 8
+		touch "$T/held"
+		for _ in $(seq 600); do grep -qs "$2" "$T/said" && break || sleep 0.1; done
+	) 8<"$1" 3>&- &
+	until [ -e "$T/held" ]; do sleep 0.1; done
+}
+
 # mutant FILE FIELDS: writes a mutant of the series of fake_series
 mutant() {
 	mkdir -p "${1%/*}"

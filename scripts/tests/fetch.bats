@@ -36,10 +36,8 @@ cp "'"$T"'/the.deb" "linux-source-6.1_${*##*=}_all.deb"; echo fetched >>"'"$T"'/
 	prepare
 	mkdir -p "$BUILD/cache" "$BUILD/linux-6.1.9-1/stock.part"
 	echo half >"$BUILD/linux-6.1.9-1/stock.part/Makefile"
-	flock "$BUILD/cache" sleep 3 3>&- &
-	sleep 0.3
-	run "$SCRIPTS/fetch" 6.1
-	[ "$status" -eq 0 ]
+	hold_until "$BUILD/cache" waiting
+	run -0 bash -c 'set -o pipefail; "$0" 6.1 |& tee "$1"' "$SCRIPTS/fetch" "$T/said"
 	[[ $output == *"waiting for another fetch"* ]]
 	grep -q VERSION "$BUILD/linux-6.1.9-1/stock/Makefile"
 	[ ! -e "$BUILD/linux-6.1.9-1/stock.part" ]
@@ -389,6 +387,8 @@ server.serve_forever()' "$mirror" "${1:-}" >"$T/port" 2>"$T/served" 3>&- &
 	export KERNEL_MIRROR=file://$T/nothing
 	run "$SCRIPTS/fetch" 6.6
 	one_line "fetch: cannot read file://$T/nothing/v6.x: *"
+	KERNEL_MIRROR=$T/nothing run -1 "$SCRIPTS/fetch" 6.6
+	one_line "fetch: KERNEL_MIRROR=$T/nothing: not an http, https or file URL"
 	[ -z "$(find "$BUILD" -type f)" ]
 }
 

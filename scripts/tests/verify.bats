@@ -32,9 +32,8 @@ setup() {
 	sleep 0 & # a process that has exited
 	wait $!
 	echo $! >"$BUILD/.lock"
-	(flock 8; sleep 2) 8>>"$BUILD/.lock" 3>&- &
-	for _ in $(seq 50); do flock -n "$BUILD/.lock" true || break; sleep 0.1; done
-	KSRC=$T run "$SCRIPTS/verify" 6.1
+	hold_until "$BUILD/.lock" waiting
+	KSRC=$T run -1 bash -c 'set -o pipefail; "$0" 6.1 |& tee "$1"' "$SCRIPTS/verify" "$T/said"
 	[ "${lines[0]}" = "waiting for the processes of a killed run to end" ]
 	[[ ${lines[1]} == "verify: KSRC=$T is not a kernel tree"* ]]
 }
