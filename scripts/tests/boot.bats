@@ -2,19 +2,20 @@
 # SPDX-License-Identifier: GPL-2.0
 load common
 
+setup() {
+	set_up
+	fake_qemu
+	echo kernel >"$T/bzImage"
+}
+
 # boots GUEST [ARGUMENT...]: runs boot with a fake QEMU that runs GUEST
 boots() {
-	fake_qemu
 	export FAKE_GUEST=$1
-	shift
-	echo kernel >"$T/bzImage"
-	run "$SCRIPTS/boot" --accel tcg --timeout 2 --out "$T/out" "$@" "$T/bzImage" -- "${COMMAND:-perf_bpf_filter}"
+	run "$SCRIPTS/boot" --accel tcg --timeout 2 --out "$T/out" "${@:2}" "$T/bzImage" -- "${COMMAND:-perf_bpf_filter}"
 }
 
 outcome_is() {
-	[ "$status" -eq "$2" ] && grep -q "\"outcome\": \"$1\"" "$T/out/boot.json" && return
-	printf 'status %s, %s\n%s\n' "$status" "$(head -c 40 "$T/out/boot.json")" "$output"
-	return 1
+	[ "$status" -eq "$2" ] && grep -q "\"outcome\": \"$1\"" "$T/out/boot.json"
 }
 
 @test "boot: passes on the command's output and exit code" {
@@ -32,26 +33,24 @@ outcome_is() {
 	[ "$output" = "$T/program" ]
 }
 
-@test "boot: a command that fails is reported as failed" {
-	boots 'up; echo "exit 7" >"$verdict"'
-	outcome_is failed 1
-	grep -q '"exit": 7' "$T/out/boot.json"
-}
-
-@test "boot: a guest that dies before the tests is reported as no-boot" {
-	boots 'say "Linux version 6.1.9 (gcc)"; say "Kernel panic - not syncing: VFS: Unable to mount root fs"'
-	outcome_is no-boot 10
-	[[ $output == *"$T/out/console.log"* ]]
-}
-
-@test "boot: a guest that prints nothing is reported as no-boot" {
-	boots 'sleep 60'
-	outcome_is no-boot 10
-}
-
-@test "boot: a guest that dies during the tests is reported as lost" {
-	boots 'up; echo "ok 1 a" >>"$output"; exit 0'
-	outcome_is lost 11
+@test "boot: each way in which a guest may end has its outcome and exit code" {
+	while IFS='|' read -r outcome code guest; do
+		boots "$guest"
+		outcome_is "$outcome" "$code" || { echo "not $outcome: $guest"; false; }
+		[ "$code" -le 1 ] || [[ $output == *"$T/out/console.log"* ]]
+		[ "$outcome" != failed ] || grep -q '"exit": 7' "$T/out/boot.json"
+	done <<-'END'
+	failed|1|up; echo "exit 7" >"$verdict"
+	no-boot|10|say "Linux version 6.1.9 (gcc)"; say "Kernel panic - not syncing: VFS: Unable to mount root fs"
+	no-boot|10|sleep 60 # prints nothing
+	lost|11|up; echo "ok 1 a" >>"$output"; exit 0
+	lost|11|up; printf "exit " >"$verdict" # an incomplete verdict does not count
+	hang|12|up; echo "ok 1 a" >>"$output"; exec sleep 60
+	passed|0|up; echo "exit 0" >"$verdict"; exec sleep 60
+	splat|13|up; echo "exit 0" >"$verdict"; say "Kernel panic - not syncing: Attempted to kill init!"
+	splat|13|up; say "[    1.0] BUG: KASAN: use-after-free in bpf_overflow_handler+0x1/0x2"; echo "exit 0" >"$verdict"
+	passed|0|up; say "[    1.0] traps: a[77] general protection fault ip:401136 sp:7ffc error:0 in a[401000+1000]"; echo "exit 0" >"$verdict"
+	END
 }
 
 @test "boot: a guest that crashes on an int3 that is not in memory is booted again" {
@@ -101,33 +100,6 @@ outcome_is() {
 	boots 'up; say "perf_bpf_filter: test effects.sigio"; say "BUG: kernel NULL pointer dereference, address: 0"; say "Kernel panic - not syncing: Fatal exception"'
 	outcome_is splat 13
 	[[ $output == *"(during test effects.sigio): BUG: kernel NULL pointer"* ]]
-}
-
-@test "boot: a guest that hangs during the tests is reported as hang" {
-	boots 'up; echo "ok 1 a" >>"$output"; exec sleep 60'
-	outcome_is hang 12
-}
-
-@test "boot: a panic after the verdict is a splat" {
-	boots 'up; echo "exit 0" >"$verdict"; say "Kernel panic - not syncing: Attempted to kill init!"'
-	outcome_is splat 13
-}
-
-@test "boot: a guest that hangs after the verdict keeps its verdict" {
-	boots 'up; echo "exit 0" >"$verdict"; exec sleep 60'
-	outcome_is passed 0
-}
-
-@test "boot: an incomplete verdict does not count" {
-	boots 'up; printf "exit " >"$verdict"'
-	outcome_is lost 11
-}
-
-@test "boot: a kernel splat fails a run in which all tests pass" {
-	boots 'up; say "[    1.0] BUG: KASAN: use-after-free in bpf_overflow_handler+0x1/0x2"; echo "exit 0" >"$verdict"'
-	outcome_is splat 13
-	boots 'up; say "[    1.0] traps: a[77] general protection fault ip:401136 sp:7ffc error:0 in a[401000+1000]"; echo "exit 0" >"$verdict"'
-	outcome_is passed 0
 }
 
 @test "boot: recognises splats, and no lines that only look like one" {
@@ -244,9 +216,7 @@ outcome_is() {
 }
 
 @test "boot: when killed, leaves no guest, and the outcome is lost" {
-	fake_qemu
 	export FAKE_GUEST='up; echo $$ >"'$T'/guest"; exec sleep 60'
-	echo kernel >"$T/bzImage"
 	"$SCRIPTS/boot" --accel tcg --out "$T/out" "$T/bzImage" -- true 3>&- &
 	for _ in $(seq 100); do [ -s "$T/guest" ] && break; sleep 0.1; done
 	kill -9 $!
@@ -258,13 +228,10 @@ outcome_is() {
 
 @test "boot: uses KVM only if a guest boots on it, and tries that once" {
 	[ -w /dev/kvm ] || skip "no /dev/kvm"
-	fake_qemu
 	# A guest that boots only without KVM.
 	export FAKE_GUEST='echo "$*" >>"'$T'/tried"; [[ $* == *"-accel kvm"* ]] && exit 1; up; echo "exit 0" >"$verdict"'
-	echo kernel >"$T/bzImage"
 	for _ in 1 2; do
-		run "$SCRIPTS/boot" --out "$T/out" "$T/bzImage" -- true
-		[ "$status" -eq 0 ]
+		run -0 "$SCRIPTS/boot" --out "$T/out" "$T/bzImage" -- true
 		grep -q '"accel": "tcg"' "$T/out/boot.json"
 	done
 	[ "$(grep -c -- '-accel kvm' "$T/tried")" -eq 1 ]
@@ -272,42 +239,39 @@ outcome_is() {
 }
 
 @test "boot: --accel icount boots one CPU deterministically" {
-	fake_qemu
 	export FAKE_GUEST='printf "%s\n" "$@" >"'$T'/arguments"; up; echo "exit 0" >"$verdict"'
-	echo kernel >"$T/bzImage"
 	run "$SCRIPTS/boot" --accel icount --append quiet --out "$T/out" "$T/bzImage" -- true
 	outcome_is passed 0
 	grep -q '"accel": "icount"' "$T/out/boot.json"
 	[[ $(xargs <"$T/arguments") == *"-accel tcg,thread=single -icount shift=0,sleep=off "*" -smp 1 "* ]]
 	grep -qE '^console=.* norandmaps quiet$' "$T/arguments"
-	run "$SCRIPTS/boot" --accel icount --smp 2 --out "$T/out" "$T/bzImage" -- true
+	run -2 "$SCRIPTS/boot" --accel icount --smp 2 --out "$T/out" "$T/bzImage" -- true
 	one_line "boot: --accel icount supports one CPU, not 2"
-	[ "$status" -eq 2 ]
 }
 
-@test "boot: by default, two CPUs on TCG without icount" {
-	boots 'printf "%s\n" "$@" >"'$T'/arguments"; up; echo "exit 0" >"$verdict"'
+# arguments OPTION...: boots with these options, and keeps QEMU's arguments
+arguments() {
+	boots 'printf "%s\n" "$@" >"'$T'/arguments"; up; echo "exit 0" >"$verdict"' "$@"
+}
+
+@test "boot: by default, two CPUs on TCG without icount; --machine and --memory are passed to QEMU" {
+	arguments
 	[[ $(xargs <"$T/arguments") == *"-accel tcg,thread=multi -cpu max -smp 2 "* ]]
+	[[ $(xargs <"$T/arguments") == *" -m 512M -machine pc "* ]]
 	[[ $(cat "$T/arguments") != *icount* ]]
 	grep -qE '^console=.* printk.time=1$' "$T/arguments"
-	boots 'printf "%s\n" "$@" >"'$T'/arguments"; up; echo "exit 0" >"$verdict"' --smp 4
+	arguments --smp 4
 	[[ $(xargs <"$T/arguments") == *" -smp 4 "* ]]
-	boots 'printf "%s\n" "$@" >"'$T'/arguments"; up; echo "exit 0" >"$verdict"' --in-turns
+	arguments --in-turns
 	[[ $(xargs <"$T/arguments") == *"-accel tcg,thread=single -cpu max -smp 2 "* ]]
-}
-
-@test "boot: --machine and --memory are passed to QEMU" {
-	boots 'printf "%s\n" "$@" >"'$T'/arguments"; up; echo "exit 0" >"$verdict"' --machine q35 --memory 2G
+	arguments --machine q35 --memory 2G
 	[[ $(xargs <"$T/arguments") == *" -m 2G -machine q35 "* ]]
-	boots 'printf "%s\n" "$@" >"'$T'/arguments"; up; echo "exit 0" >"$verdict"'
-	[[ $(xargs <"$T/arguments") == *" -m 512M -machine pc "* ]]
 }
 
 @test "boot: loads the PMU for guests, and holds perf's static keys only with --hold-keys" {
 	local image=$T/obj/arch/x86/boot/bzImage module=$T/obj/perf_bpf_pmu/perf_bpf_pmu.ko
 	install -D /dev/null "$image"
 	install -D /dev/null "$module"
-	fake_qemu
 	export FAKE_GUEST='echo "$@" >"$T/command"; up; echo "exit 0" >"$verdict"' T
 	run "$SCRIPTS/boot" --accel tcg --timeout 2 --out "$T/out" "$image" -- true
 	grep -q " guest.module=$module " "$T/command"
@@ -318,11 +282,9 @@ outcome_is() {
 @test "boot: a missing image, QEMU or command is refused" {
 	run "$SCRIPTS/boot" --out "$T/out" "$T/none" -- true
 	one_line "boot: no such kernel image: $T/none; *"
-	echo kernel >"$T/bzImage"
 	run "$SCRIPTS/boot" --qemu no-such-qemu --out "$T/out" "$T/bzImage" -- true
 	one_line "boot: no-such-qemu is not installed; *"
-	run "$SCRIPTS/boot" --out "$T/out" "$T/bzImage"
-	[ "$status" -eq 2 ]
+	run -2 "$SCRIPTS/boot" --out "$T/out" "$T/bzImage"
 }
 
 @test "boot: if nothing can be booted, an old verdict is removed" {
@@ -341,8 +303,6 @@ outcome_is() {
 
 @test "boot: reports a read-only folder and a full disk" {
 	mkdir "$T/out"
-	fake_qemu
-	echo kernel >"$T/bzImage"
 	mount -t tmpfs -o ro tmpfs "$T/out" 2>/dev/null || skip "cannot mount a tmpfs"
 	run "$SCRIPTS/boot" --accel tcg --out "$T/out" "$T/bzImage" -- true
 	umount "$T/out"
