@@ -23,8 +23,7 @@ cp "'"$T"'/the.deb" "linux-source-6.1_${*##*=}_all.deb"; echo fetched >>"'"$T"'/
 
 @test "fetch: fetches the newest version, prints the tree, and does nothing the second time" {
 	prepare
-	run "$SCRIPTS/fetch" 6.1
-	[ "$status" -eq 0 ]
+	run -0 "$SCRIPTS/fetch" 6.1
 	[ "${lines[-1]}" = "$BUILD/linux-6.1.9-1/stock" ]
 	[ -f "$BUILD/linux-6.1.9-1/stock/kernel/core.c" ]
 	run "$SCRIPTS/fetch" 6.1
@@ -64,8 +63,7 @@ cp "'"$T"'/the.deb" "linux-source-6.1_${*##*=}_all.deb"; echo fetched >>"'"$T"'/
 	one_line "fetch: no such base: 4.19 (available: *6.1*)"
 	run "$SCRIPTS/fetch" --list 4.19
 	one_line "fetch: no such base: 4.19 (available: *6.1*)"
-	run "$SCRIPTS/fetch" 6.1 6.1.7-1
-	[ "$status" -eq 1 ]
+	run -1 "$SCRIPTS/fetch" 6.1 6.1.7-1
 	[[ ${lines[-1]} == "fetch: cannot download linux-source-6.1 6.1.7-1: E: Version not found; the versions there are: 6.1.9-1 6.1.8-1" ]]
 	[ ! -e "$BUILD/linux-6.1.7-1/stock" ]
 }
@@ -76,11 +74,9 @@ cp "'"$T"'/the.deb" "linux-source-6.1_${*##*=}_all.deb"; echo fetched >>"'"$T"'/
 	command_is apt-cache 'if [ -e "'"$T"'/updated" ]; then v=6.1.9-1; else v=6.1.5-1; fi; echo "linux-source-6.1 | $v | x"'
 	cp "$T/bin/apt-get" "$T/bin/apt-get-download"
 	command_is apt-get 'if [ "$1" = update ]; then echo >>"'"$T"'/updated"; else exec apt-get-download "$@"; fi'
-	run "$SCRIPTS/fetch" 6.1
-	[ "$status" -eq 0 ]
+	run -0 "$SCRIPTS/fetch" 6.1
 	[ "${lines[-1]}" = "$BUILD/linux-6.1.9-1/stock" ]
-	run "$SCRIPTS/fetch" 6.1 6.1.7-1
-	[ "$status" -eq 1 ]
+	run -1 "$SCRIPTS/fetch" 6.1 6.1.7-1
 	[ "$(wc -l <"$T/updated")" -eq 2 ]
 }
 
@@ -88,8 +84,7 @@ cp "'"$T"'/the.deb" "linux-source-6.1_${*##*=}_all.deb"; echo fetched >>"'"$T"'/
 	prepare
 	cp "$T/the.deb" "$T/good"
 	head -c 700 "$T/good" >"$T/the.deb"
-	run "$SCRIPTS/fetch" 6.1
-	[ "$status" -eq 1 ]
+	run -1 "$SCRIPTS/fetch" 6.1
 	[[ ${lines[-1]} == "fetch: cannot unpack "* ]]
 	[ ! -e "$BUILD/linux-6.1.9-1/stock" ]
 	[ ! -e "$BUILD/linux-6.1.9-1/stock.part" ]
@@ -99,8 +94,7 @@ cp "'"$T"'/the.deb" "linux-source-6.1_${*##*=}_all.deb"; echo fetched >>"'"$T"'/
 
 @test "fetch: a package that holds another version is refused" {
 	prepare 6.12.3
-	run "$SCRIPTS/fetch" 6.1
-	[ "$status" -eq 1 ]
+	run -1 "$SCRIPTS/fetch" 6.1
 	[[ ${lines[-1]} == "fetch: linux-source-6.1 6.1.9-1 contains Linux 6.12.3; "*" is removed" ]]
 	[ ! -e "$BUILD/linux-6.1.9-1/stock" ]
 }
@@ -115,8 +109,7 @@ cp "'"$T"'/the.deb" "linux-source-6.1_${*##*=}_all.deb"; echo fetched >>"'"$T"'/
 	wait $! || true
 	rm "$T/bin/xz"
 	[ ! -e "$BUILD/linux-6.1.9-1/stock" ]
-	run "$SCRIPTS/fetch" 6.1
-	[ "$status" -eq 0 ]
+	run -0 "$SCRIPTS/fetch" 6.1
 	[ -f "$BUILD/linux-6.1.9-1/stock/kernel/core.c" ]
 }
 
@@ -145,16 +138,14 @@ cp "'"$T"'/the.deb" "linux-source-6.1_${*##*=}_all.deb"; echo fetched >>"'"$T"'/
 
 @test "fetch: --deb downloads once, unpacks nothing, and prints the package" {
 	prepare
-	run "$SCRIPTS/fetch" --deb 6.1 6.1.8-1
-	[ "$status" -eq 0 ]
+	run -0 "$SCRIPTS/fetch" --deb 6.1 6.1.8-1
 	[ "${lines[-1]}" = "$BUILD/cache/linux-source-6.1_6.1.8-1_all.deb" ]
 	cmp "$T/the.deb" "${lines[-1]}"
 	[ ! -e "$BUILD/linux-6.1.8-1" ]
 	run "$SCRIPTS/fetch" --deb 6.1 6.1.8-1
 	[ "${#lines[@]}" -eq 1 ]
 	[ "$(wc -l <"$T/fetched")" -eq 1 ]
-	run "$SCRIPTS/fetch" --deb 6.1 6.1.7-1
-	[ "$status" -eq 1 ]
+	run -1 "$SCRIPTS/fetch" --deb 6.1 6.1.7-1
 	[[ ${lines[-1]} == "fetch: cannot download linux-source-6.1 6.1.7-1: "* ]]
 	[ -z "$(find "$BUILD" -name '*.part')" ]
 	run "$SCRIPTS/fetch" --deb 6.1
@@ -189,8 +180,7 @@ esac'
 	run "$SCRIPTS/fetch" --list 5.10
 	[ "$output" = $'5.10.9-1+b1\n5.10.8-1~deb11u1' ]
 	[[ $(cat "$T/sources") == "deb [signed-by="*"] http://mirror/security/ bullseye-security main" ]]
-	run "$SCRIPTS/fetch" 5.10
-	[ "$status" -eq 0 ]
+	run -0 "$SCRIPTS/fetch" 5.10
 	[ "${lines[-1]}" = "$BUILD/linux-5.10.9-1+b1/stock" ]
 	[ -f "$BUILD/linux-5.10.9-1+b1/stock/kernel/core.c" ]
 	[ ! -e "$T/updated" ]
@@ -219,8 +209,7 @@ esac'
 	command_is id 'echo 1000'
 	"$SCRIPTS/fetch" --list 5.10
 	printf '%s\n' 5.10.9-1 >"$T/archive"
-	run "$SCRIPTS/fetch" 5.10 5.10.8-1~deb11u1
-	[ "$status" -eq 1 ]
+	run -1 "$SCRIPTS/fetch" 5.10 5.10.8-1~deb11u1
 	[[ ${lines[-1]} == "fetch: cannot download "*"; the versions there are: 5.10.9-1" ]]
 	[ "$(wc -l <"$T/sources")" -eq 2 ]
 	[ ! -e "$T/updated" ]
@@ -240,15 +229,13 @@ esac'
 
 @test "fetch: a package with another point release is refused and removed" {
 	prepare 6.1.7
-	run "$SCRIPTS/fetch" 6.1 6.1.8-1
-	[ "$status" -eq 1 ]
+	run -1 "$SCRIPTS/fetch" 6.1 6.1.8-1
 	[[ ${lines[-1]} == "fetch: linux-source-6.1 6.1.8-1 contains Linux 6.1.7; $BUILD/cache/linux-source-6.1_6.1.8-1_all.deb is removed" ]]
 	[ ! -e "$BUILD/linux-6.1.8-1/stock" ]
 	[ -z "$(ls "$BUILD/cache")" ]
 	# 6.1.80 does not count as 6.1.8.
 	package 6.1 6.1.80
-	run "$SCRIPTS/fetch" 6.1 6.1.8-1
-	[ "$status" -eq 1 ]
+	run -1 "$SCRIPTS/fetch" 6.1 6.1.8-1
 	[[ ${lines[-1]} == *" contains Linux 6.1.80; "* ]]
 }
 
@@ -270,8 +257,7 @@ esac'
 			# In some places the damage has no effect.
 			[ "$status" -eq 0 ] || { [ ! -e "$BUILD/linux-6.1.9-1/stock" ] && [ -z "$(ls "$BUILD/cache")" ]; }
 			[ "$status" -eq 0 ] || [[ ${lines[-1]} == "fetch: cannot unpack "* ]]
-			run "$SCRIPTS/fetch" 6.1
-			[ "$status" -eq 0 ]
+			run -0 "$SCRIPTS/fetch" 6.1
 			diff -r "$T/right" "$BUILD/linux-6.1.9-1/stock"
 		done
 	done
@@ -282,8 +268,7 @@ esac'
 	cp "$T/bin/apt-get" "$T/bin/apt-get-good"
 	command_is apt-get '[ "$1" != update ] || exit 0; cp "'"$T"'/the.deb" partial
 echo "E: Failed to fetch http://mirror/linux-source.deb  Hash Sum mismatch"; exit 100'
-	run "$SCRIPTS/fetch" 6.1
-	[ "$status" -eq 1 ]
+	run -1 "$SCRIPTS/fetch" 6.1
 	[[ ${lines[-1]} == "fetch: cannot download "*"Hash Sum mismatch; "* ]]
 	[ -z "$(find "$BUILD" -type f)" ]
 	mv "$T/bin/apt-get-good" "$T/bin/apt-get"
@@ -334,8 +319,7 @@ server.serve_forever()' "$mirror" "${1:-}" >"$T/port" 2>"$T/served" 3>&- &
 @test "fetch: kernel.org: fetches the newest version of a line, by number, once" {
 	mirror_of_kernel_org
 	serve
-	run "$SCRIPTS/fetch" 6.6
-	[ "$status" -eq 0 ]
+	run -0 "$SCRIPTS/fetch" 6.6
 	[ "${lines[-1]}" = "$BUILD/linux-6.6.10/stock" ]
 	[ -f "$BUILD/linux-6.6.10/stock/kernel/core.c" ]
 	run "$SCRIPTS/fetch" 6.6 6.6.2
@@ -354,8 +338,7 @@ server.serve_forever()' "$mirror" "${1:-}" >"$T/port" 2>"$T/served" 3>&- &
 
 @test "fetch: kernel.org: fetches from a folder, and --deb only downloads" {
 	mirror_of_kernel_org
-	run "$SCRIPTS/fetch" --deb 6.6 6.6.2
-	[ "$status" -eq 0 ]
+	run -0 "$SCRIPTS/fetch" --deb 6.6 6.6.2
 	[ "${lines[-1]}" = "$BUILD/cache/linux-6.6.2.tar.xz" ]
 	cmp "$mirror/v6.x/linux-6.6.2.tar.xz" "${lines[-1]}"
 	[ ! -e "$BUILD/linux-6.6.2" ]
@@ -371,8 +354,7 @@ server.serve_forever()' "$mirror" "${1:-}" >"$T/port" 2>"$T/served" 3>&- &
 	one_line "fetch: set KERNEL_MIRROR=https://*"
 	mirror_of_kernel_org
 	serve
-	run "$SCRIPTS/fetch" 6.6 6.6.3
-	[ "$status" -eq 1 ]
+	run -1 "$SCRIPTS/fetch" 6.6 6.6.3
 	[ "${lines[-1]}" = "fetch: no linux-6.6.3.tar.xz in ${KERNEL_MIRROR}v6.x; the newest is 6.6.10" ]
 	run "$SCRIPTS/fetch" 6.18
 	one_line "fetch: set KERNEL_MIRROR=*, to fetch Linux 6.18; *"
@@ -381,8 +363,7 @@ server.serve_forever()' "$mirror" "${1:-}" >"$T/port" 2>"$T/served" 3>&- &
 	kill $server
 	run "$SCRIPTS/fetch" 6.6
 	one_line "fetch: cannot read ${KERNEL_MIRROR}v6.x: *"
-	run "$SCRIPTS/fetch" 6.6 6.6.2
-	[ "$status" -eq 1 ]
+	run -1 "$SCRIPTS/fetch" 6.6 6.6.2
 	[[ ${lines[-1]} == "fetch: cannot read ${KERNEL_MIRROR}v6.x/sha256sums.asc: "* ]]
 	export KERNEL_MIRROR=file://$T/nothing
 	run "$SCRIPTS/fetch" 6.6
@@ -397,8 +378,7 @@ server.serve_forever()' "$mirror" "${1:-}" >"$T/port" 2>"$T/served" 3>&- &
 	cp "$mirror/v6.x/linux-6.6.2.tar.xz" "$mirror/v6.x/linux-6.6.10.tar.xz"
 	for server in file http; do
 		[ $server = file ] || serve
-		run "$SCRIPTS/fetch" 6.6
-		[ "$status" -eq 1 ]
+		run -1 "$SCRIPTS/fetch" 6.6
 		[ "${lines[-1]}" = "fetch: ${KERNEL_MIRROR%/}/v6.x/linux-6.6.10.tar.xz does not match its sha256sums.asc" ]
 		[ -z "$(find "$BUILD" -type f)" ]
 		[ ! -e "$BUILD/linux-6.6.10/stock" ]
@@ -412,15 +392,13 @@ server.serve_forever()' "$mirror" "${1:-}" >"$T/port" 2>"$T/served" 3>&- &
 def cut(self, source, output):
     output.write(source.read(300)) if self.path.endswith(".xz") else output.write(source.read())
 Handler.copyfile = cut'
-	run "$SCRIPTS/fetch" 6.6
-	[ "$status" -eq 1 ]
+	run -1 "$SCRIPTS/fetch" 6.6
 	[[ ${lines[-1]} == "fetch: cannot download ${KERNEL_MIRROR}v6.x/linux-6.6.10.tar.xz: curl: (18) "* ]]
 	[ -z "$(find "$BUILD" -type f)" ]
 	[ ! -e "$BUILD/linux-6.6.10/stock" ]
 	kill $server
 	serve
-	run "$SCRIPTS/fetch" 6.6
-	[ "$status" -eq 0 ]
+	run -0 "$SCRIPTS/fetch" 6.6
 	[ -f "$BUILD/linux-6.6.10/stock/kernel/core.c" ]
 	kill $server
 }
