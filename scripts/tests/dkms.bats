@@ -53,7 +53,7 @@ packaged() {
 
 # Runs make like dkms, in its copy of the sources. An installation would fail if this fails.
 dkms_make() {
-	cd "$T/dkms" && rm -rf "$name.ko" stub && run "$pkg/scripts/livepatch/dkms/make" "$kernel"
+	cd "$T/dkms" && rm -rf "$name.ko" stub && run -0 "$pkg/scripts/livepatch/dkms/make" "$kernel"
 }
 
 # build_says FILE [CODE]: replaces scripts/livepatch/build with a script whose last line of output is FILE's
@@ -71,9 +71,7 @@ machine() {
 	command_is id 'echo 0'
 	command_is dpkg-query 'case $* in *Version*) printf 6.1.192-2 ;; *) printf '"$1"' ;; esac'
 	tools=$cache/livepatch/tools-$(. /etc/os-release && echo "$VERSION_ID")
-	mkdir -p "$tools"
-	for tool in symbols cut seal; do printf '#!/bin/sh\n' >"$tools/$tool"; done
-	chmod +x "$tools"/*
+	for tool in symbols cut seal; do program "$tools/$tool" ''; done
 }
 
 # no_network: apt knows the source package, but cannot download it. $T/asked has apt-get's arguments.
@@ -85,10 +83,9 @@ no_network() {
 # stub_says PATTERN: the module prints this when it is loaded, and no part of the text was executed.
 stub_says() {
 	[ -z "$(ls "$T/ran")" ] || { printf 'was run: %s\n' "$(ls "$T/ran")" && return 1; }
-	[ "$status" -eq 0 ] || { printf '%s\n' "$output" && return 1; }
-	run "$T/dkms/$name.ko"
+	run -0 "$T/dkms/$name.ko"
 	# shellcheck disable=SC2053
-	[ "$status" -eq 0 ] && [[ $output == "stub: there is none for this kernel: "$1 ]] || { printf '%s\n' "$output" && return 1; }
+	[[ $output == "stub: there is none for this kernel: "$1 ]]
 }
 
 @test "dkms: text from a log is a string in the stub, and no part of it is executed" {
@@ -207,8 +204,7 @@ stub_says() {
 	[[ $(cat "$cache/$kernel.why") == "fetch: cannot download "* ]]
 	[[ $(cat "$T/syslog") == *"no live patch for $kernel: fetch: cannot download "* ]]
 	# When a user runs build, the same error has exit code 1.
-	BUILD=$cache run "$pkg/scripts/livepatch/build" "$kernel"
-	[ "$status" -eq 1 ]
+	BUILD=$cache run -1 "$pkg/scripts/livepatch/build" "$kernel"
 	[[ ${lines[-1]} == "fetch: cannot download "* ]]
 }
 
@@ -261,6 +257,11 @@ stub_says() {
 	[ ! -e "$cache/$kernel.again" ]
 }
 
+# builds_module: replaces scripts/livepatch/build with a script that succeeds
+builds_module() {
+	program "$pkg/scripts/livepatch/build" 'mkdir -p "$BUILD/livepatch/$1" && echo module >"$BUILD/livepatch/$1/'$name'.ko"'
+}
+
 # A fake dkms that builds like the real one, and installs to $T/installed.
 fake_dkms() {
 	running=$(uname -r)
@@ -286,9 +287,8 @@ esac'
 	one_line "no live patch for $running: no network; see $cache/$running.log"
 	build_says "$T/message" 75
 	run "$pkg/scripts/livepatch/dkms/again"
-	printf '#!/bin/sh\nmkdir -p "$BUILD/livepatch/$1" && echo module >"$BUILD/livepatch/$1/%s.ko"\n' $name >"$pkg/scripts/livepatch/build"
-	run "$pkg/scripts/livepatch/dkms/again"
-	[ "$status" -eq 0 ]
+	builds_module
+	run -0 "$pkg/scripts/livepatch/dkms/again"
 	[ "$output" = "the live patch for $running is built" ]
 	[ "$(cat "$T/installed")" = module ]
 	[ ! -e "$cache/$running.again" ]
@@ -302,7 +302,7 @@ esac'
 	packaged
 	fake_dkms
 	mkdir -p "${cache%/*}"
-	printf '#!/bin/sh\nmkdir -p "$BUILD/livepatch/$1" && echo module >"$BUILD/livepatch/$1/%s.ko"\n' $name >"$pkg/scripts/livepatch/build"
+	builds_module
 	python3 -c 'import fcntl, sys, time
 lock = open(sys.argv[1], "w")
 fcntl.lockf(lock, fcntl.LOCK_EX)
@@ -310,8 +310,7 @@ print("locked", flush=True)
 time.sleep(3)
 open(sys.argv[2], "a").write("apt has ended\n")' "$T/var/lib/dpkg/lock-frontend" "$T/steps" >"$T/locked" 3>&- &
 	for _ in $(seq 100); do [ -s "$T/locked" ] && break; sleep 0.1; done
-	run "$pkg/scripts/livepatch/dkms/again"
-	[ "$status" -eq 0 ]
+	run -0 "$pkg/scripts/livepatch/dkms/again"
 	[ "$(cut -d ' ' -f 1 "$T/steps" | xargs)" = "apt build install" ]
 	sed -i 's/^WAIT = .*/WAIT = 0/' "$pkg/scripts/livepatch/dkms/again"
 	flock_by_apt=$(python3 -c 'import fcntl, subprocess, sys
@@ -328,8 +327,7 @@ print(subprocess.run([sys.argv[2]], capture_output=True, text=True).stderr, end=
 		sed "s/@VERSION@/1.0/; s,^Exec\([A-Za-z]*\)=/usr/src/[^ ]*,Exec\1=/bin/true," "$file" >"$T/units/perf-bpf-filter-livepatch$unit.service"
 	done
 	command -v systemd-analyze >/dev/null || skip "no systemd-analyze"
-	run systemd-analyze verify --man=no "$T"/units/*.service
-	[ "$status" -eq 0 ]
+	run -0 systemd-analyze verify --man=no "$T"/units/*.service
 	[ -z "$output" ]
 }
 
@@ -363,23 +361,21 @@ fake_kernel() {
 	command_is rmmod 'rm -r "'"$T"'/sys/module/$1"'
 }
 
-# unit Start|Stop: runs the unit's command.
+# unit -STATUS Start|Stop: runs the unit's command.
 unit() {
 	local command
-	command=$(sed -n "s/^Exec$1=//p" "$pkg/scripts/livepatch/dkms/service")
+	command=$(sed -n "s/^Exec$2=//p" "$pkg/scripts/livepatch/dkms/service")
 	# shellcheck disable=SC2086
-	LIMIT=2 run $command
+	LIMIT=2 run "$1" $command
 }
 
 @test "dkms: the unit is active when the live patch is in force" {
 	packaged
 	fake_kernel
 	touch "$T/ends"
-	unit Start
-	[ "$status" -eq 0 ]
+	unit -0 Start
 	[ "$(cat "$live/transition")$(cat "$live/enabled")" = 01 ]
-	unit Stop
-	[ "$status" -eq 0 ]
+	unit -0 Stop
 	[ ! -e "$live" ]
 	[ ! -e "$T/sys/module/$name" ]
 }
@@ -387,8 +383,7 @@ unit() {
 @test "dkms: if the transition does not complete, the unit fails, names the task, and unloads the live patch" {
 	packaged
 	fake_kernel
-	unit Start
-	[ "$status" -eq 1 ]
+	unit -1 Start
 	[ "${lines[0]}" = "cycle: $name is not in force after 2 s; delayed by 7 (worker[31m%s)" ]
 	[ ! -e "$live" ]
 	[ ! -e "$T/sys/module/$name" ]
@@ -400,17 +395,16 @@ unit() {
 	mkdir -p "$live" "$T/sys/module/$name"
 	echo 0 >"$live/enabled"
 	echo 1 >"$live/transition"
-	unit Start
+	unit -1 Start
 	one_line "cycle: $name is loaded already, enabled 0, in transition 1; unload it first: *"
 	echo 1 >"$live/enabled"
 	echo 0 >"$live/transition"
-	unit Start
+	unit -1 Start
 	one_line "cycle: $name is loaded already, enabled 1, in transition 0; *"
 	# An unload was interrupted: the live patch is disabled, but the module is still in memory.
 	rm -r "$live"
 	touch "$T/ends"
-	unit Start
-	[ "$status" -eq 0 ]
+	unit -0 Start
 	[ "$(cat "$live/transition")$(cat "$live/enabled")" = 01 ]
 }
 
@@ -418,37 +412,32 @@ unit() {
 	packaged
 	fake_kernel
 	touch "$T/ends" "$T/stays"
-	unit Start
-	[ "$status" -eq 0 ]
+	unit -0 Start
 	rm "$T/ends"
 	echo 1 >"$T/proc/7/task/7/patch_state"
-	unit Stop
+	unit -1 Stop
 	one_line "cycle: $name is still in use after 2 s, by 7 (worker[[]31m%s); it is unloaded when these leave the kernel"
 	rm -r "$live"
-	unit Stop
-	[ "$status" -eq 0 ]
-	unit Stop
-	[ "$status" -eq 1 ]
+	unit -0 Stop
+	unit -1 Stop
 }
 
 @test "dkms: with panic_on_warn, a live patch whose unloading may warn stays loaded" {
 	packaged
 	fake_kernel
 	touch "$T/ends"
-	unit Start
-	[ "$status" -eq 0 ]
+	unit -0 Start
 	echo 1 >"$T/proc/sys/kernel/panic_on_warn"
 	mkdir "$T/sys/module/$name/parameters"
 	echo Y >"$T/sys/module/$name/parameters/other_came"
-	unit Stop
+	unit -1 Stop
 	one_line "cycle: kernel.panic_on_warn is set, and unloading $name may print a warning, *"
 	[ "$(cat "$live/enabled")" = 1 ]
 	rm "$T/sys/module/$name/parameters/other_came"
-	unit Stop
+	unit -1 Stop
 	one_line "cycle: kernel.panic_on_warn is set, and unloading $name may print a warning, *"
 	echo N >"$T/sys/module/$name/parameters/other_came"
-	unit Stop
-	[ "$status" -eq 0 ]
+	unit -0 Stop
 }
 
 @test "dkms: the unit prints why there is only a stub" {
@@ -457,8 +446,7 @@ unit() {
 	mkdir -p "$cache"
 	echo "modprobe: ERROR: No such device" >"$T/refused"
 	echo "build: cannot" >"$cache/$(uname -r).why"
-	unit Start
-	[ "$status" -eq 1 ]
+	unit -1 Start
 	[ "${lines[-1]}" = "no live patch for $(uname -r): build: cannot" ]
 }
 
@@ -472,7 +460,6 @@ unit() {
 	mkdir "$T/dkms-98"
 	(cd "$T/dkms-98" && sleep 0.5 && "$pkg/scripts/livepatch/dkms/make" 6.1.0-98-amd64) >"$T/other" 2>&1 3>&- &
 	dkms_make
-	[ "$status" -eq 0 ]
 	wait
 	[ ! -s "$T/other" ]
 	[ "$(cat "$T/dkms/$name.ko" "$T/dkms-98/$name.ko" | xargs)" = "$kernel 6.1.0-98-amd64" ]
@@ -488,16 +475,14 @@ unit() {
 echo "$(stat -c %U .) $*" >>"'"$T"'/asked"
 eval "$FAKE_DEB"'
 	export FAKE_DEB='echo deb >x.deb'
-	run "$pkg/scripts/fetch" --deb 6.1 6.1.9-1
-	[ "$status" -eq 0 ]
+	run -0 "$pkg/scripts/fetch" --deb 6.1 6.1.9-1
 	[ "$(cat "${lines[-1]}")" = deb ]
 	[ "$(cat "$T/asked")" = "_apt -q download linux-source-6.1=6.1.9-1" ]
 	[ -z "$(find "$BUILD" -user _apt)" ]
 	# Files that the sandbox user left were not verified.
 	for FAKE_DEB in 'echo deb >x.deb; chown _apt x.deb' 'ln -s /etc/passwd x.deb' 'mkdir x.deb' ':'; do
 		rm -rf "$BUILD"
-		run "$pkg/scripts/fetch" --deb 6.1 6.1.9-1
-		[ "$status" -eq 1 ]
+		run -1 "$pkg/scripts/fetch" --deb 6.1 6.1.9-1
 		[[ ${lines[-1]} == "fetch: cannot download linux-source-6.1 6.1.9-1: E: "*" was not verified by apt; "* ]]
 		[ -z "$(find "$BUILD" -name '*.deb')" ]
 	done
@@ -505,9 +490,7 @@ eval "$FAKE_DEB"'
 }
 
 @test "dkms: a key that cannot sign is reported with the reason" {
-	mkdir -p "$T/headers/scripts"
-	printf '#!/bin/sh\necho "At main.c:167: bad decrypt" >&2\nexit 1\n' >"$T/headers/scripts/sign-file"
-	chmod +x "$T/headers/scripts/sign-file"
+	program "$T/headers/scripts/sign-file" 'echo "At main.c:167: bad decrypt" >&2; exit 1'
 	touch "$T/key" "$T/cert"
 	KEY=$T/key CERT=$T/cert run "$SCRIPTS/livepatch/sign" "$T/headers" "$T/module.ko"
 	one_line "sign: cannot sign with $T/key and $T/cert: At main.c:167: bad decrypt"
@@ -519,8 +502,7 @@ eval "$FAKE_DEB"'
 	git init -q "$T/top"
 	cp -r "$SCRIPTS" "$SCRIPTS"/../{patches,COPYING,CHANGES.md} "$T/top/"
 	git -C "$T/top" -c user.name=t -c user.email=t@localhost commit -q --allow-empty -m t
-	run "$T/top/scripts/livepatch/deb"
-	[ "$status" -eq 0 ]
+	run -0 "$T/top/scripts/livepatch/deb"
 	[[ $output == "$T/top/dist/perf-bpf-filter-livepatch_"*_amd64.deb ]]
 	[ "$(dpkg-deb -f "$output" Architecture)" = amd64 ]
 	dpkg-deb -R "$output" "$T/unpacked"
