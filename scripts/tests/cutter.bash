@@ -50,9 +50,20 @@ kernel() {
 cut() {
 	compile patched -ffunction-sections -fdata-sections "$@"
 	run "$TOOLS/cut" "$T/vmlinux" "$T/symbols" "$T/symvers" "$T/plan" "$T/plain" "$T/stock" "$T/patched" "$T/out"
-	echo "$output"
 }
 
 relocations() {
 	readelf -rW "$T/out/$1"
+}
+
+# stops MESSAGE: cut failed with this message only
+stops() {
+	[ "$status" -eq 1 ]
+	[ "$output" = "cut: $1" ]
+}
+
+# replaced FUNCTIONS: cut succeeded, and replaces these functions, of each name the first one, or with ",N" the Nth
+replaced() {
+	[ "$status" -eq 0 ]
+	[ "$(sed 's/REPLACE(\(.*\), \(.*\))/\1,\2/; s/,1$//' "$T/out/functions.h" | paste -sd ' ')" = "$1" ]
 }

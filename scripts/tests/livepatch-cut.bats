@@ -26,18 +26,6 @@ change() {
 	mv "$T/before.c" "$T/source/core.c"
 }
 
-# stops MESSAGE: cut failed with this message only
-stops() {
-	[ "$status" -eq 1 ]
-	[ "$output" = "cut: $1" ]
-}
-
-# replaced FUNCTIONS: cut succeeded, and replaces these functions
-replaced() {
-	[ "$status" -eq 0 ]
-	[ "$(sed 's/REPLACE(\(.*\), .*/\1/' "$T/out/functions.h" | paste -sd ' ')" = "$1" ]
-}
-
 @test "cut: changed data is an error" {
 	core <<-'END'
 	struct ops { int (*open)(int); int (*close)(int); int flags; };
