@@ -143,14 +143,16 @@ selftests:
 probe:
 	@scripts/deps --for probe
 	@mkdir -p $(call arg,$(build))
-	@$(MAKE) --no-print-directory -s -C selftests probe OUT=$(call arg,$(abspath $(build))/probe)
+	@echo 'building the probe' >&2
+	@$(MAKE) --no-print-directory -s -j"$$(nproc)" -C selftests probe OUT=$(call arg,$(abspath $(build))/probe)
 	@$(call arg,$(build)/probe/perf_bpf_probe)
 
 gdb:
 	@scripts/deps --for probe gdb gdbserver
 	@mkdir -p $(call arg,$(build))
-	@$(MAKE) --no-print-directory -s -C selftests gdb OUT=$(call arg,$(abspath $(build))/gdb)
-	@echo '(gdb) target extended-remote | '$(call arg,$(build)/gdb/perf_bpf_gdb)' PROGRAM ARGUMENT...'
+	@echo 'building perf_bpf_gdb' >&2
+	@$(MAKE) --no-print-directory -s -j"$$(nproc)" -C selftests gdb OUT=$(call arg,$(abspath $(build))/gdb)
+	@echo 'built; in gdb: target extended-remote | '$(call arg,$(abspath $(build))/gdb/perf_bpf_gdb)' PROGRAM ARGUMENT...'
 
 clean:
 	rm -rf $(call arg,$(build))

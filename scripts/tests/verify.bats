@@ -79,13 +79,14 @@ setup() {
 	mkdir "$T/only"
 	for tool in bash dirname realpath mkdir; do ln -s "$(command -v "$tool")" "$T/only"; done
 	# shellcheck disable=SC2016
-	for tool in $(sed -n '/^TOOLS=(/,/)$/{s/TOOLS=(//;s/)$//;p}' "$SCRIPTS/deps"); do
+	for tool in $(sed -n '/ TOOLS=(/,/^)/s/.*"\(.*\)"/\1/p' "$SCRIPTS/deps"); do
 		ln -sf /bin/true "$T/only/$tool"
 	done
 	PATH=$T/only run -0 "$SCRIPTS/deps"
 	rm "$T/only/quilt"
 	PATH=$T/only run "$SCRIPTS/deps"
 	one_line "deps: install quilt, and the static libraries *"
+	PATH=$T/only run -0 "$SCRIPTS/deps" --for probe
 }
 
 @test "deps: as root, installs the packages, and prints apt's error if that fails" {
