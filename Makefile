@@ -56,7 +56,7 @@ help-all: help
 	@echo 'publish'
 	@echo '  make series-check  check a series as an integrator would, on every point release'
 	@echo '  make kabi          compare symbol CRCs and struct layouts of stock and patched kernel'
-	@echo '  make dist          write dist/linux-BASE.mbox for git am, its cover letter, for 7.3 dist/upstream'
+	@echo '  make dist          write dist/linux-BASE.mbox with a cover letter; for 7.3 also dist/upstream'
 	@echo '  make labs          write dist/labs: jobs for LAVA, kselftest, autopkgtest and KCIDB'
 	@echo '  make results       record what was measured in patches/results.json, and write all pages from it'
 	@echo '  make fetch         fetch the source of a kernel, and print its path'

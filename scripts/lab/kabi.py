@@ -16,15 +16,18 @@ KINDS = {"s": "struct", "u": "union", "e": "enum", "t": "typedef", "E": "enumera
 MEMBER = re.compile(r"\s+(\S.*?);\s*/\*\s*(\d+)(?::\s*(\d+))?\s+(\d+)\s*\*/")
 
 
+def read(path: pathlib.Path, missing: str) -> str:
+    try:
+        return path.read_text()
+    except OSError as error:
+        die(f"{path}: {error.strerror}; {missing}")
+
+
 def read_symbols(folder: pathlib.Path) -> typing.Dict[str, typing.Tuple[str, str, str, str]]:
     """symbol -> (CRC, module, licence, namespace)"""
     path = folder / "Module.symvers"
-    try:
-        text = path.read_text()
-    except OSError as error:
-        die(f"{path}: {error.strerror}; build the kernel first")
     symbols = {}
-    for number, line in enumerate(text.splitlines(keepends=True), 1):
+    for number, line in enumerate(read(path, "build the kernel first").splitlines(keepends=True), 1):
         crc, *field = line.split("\t")
         if len(field) != 4 or not re.fullmatch("0x[0-9a-f]{8}", crc) or not line.endswith("\n"):
             die(f"{path}:{number}: not a symbol with its CRC (a file cut short?): {line.strip()}")
@@ -126,10 +129,7 @@ def read_layouts(folder: pathlib.Path
                  ) -> typing.Dict[str, typing.Tuple[int, typing.Set[typing.Tuple[str, int, int, int]]]]:
     """struct -> (size, {(member, offset, bit, size)})"""
     path = folder / "layouts"
-    try:
-        text = path.read_text()
-    except OSError as error:
-        die(f"{path}: {error.strerror}; scripts/prove/kabi has pahole write it")
+    text = read(path, "scripts/prove/kabi has pahole write it")
     found = {}
     for block in re.finditer(r"^((?:struct|union) \w+) \{\n(.*?)^\}", text, re.M | re.S):
         size = re.search(r"^\t/\* size: (\d+)", block[2], re.M)

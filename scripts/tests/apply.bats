@@ -242,7 +242,7 @@ exec /usr/bin/rsync "$@"'
 	PART=feature run -1 "$SCRIPTS/apply" "$T/series" "$T/tree"
 	one_line "apply: $T/tree has this series already"
 	run -1 "$SCRIPTS/apply" "$T/series" "$T/tree"
-	one_line "apply: $T/tree has the section Feature already; revert it first, or push the rest with quilt"
+	one_line "apply: $T/tree has the section Feature already; revert it first, or apply the patches after it with git am"
 }
 
 @test "apply: PART=feature is refused for a series without the section, and leaves the tree unchanged" {

@@ -34,12 +34,9 @@ outcome_is() {
 }
 
 @test "boot: each way in which a guest may end has its outcome and exit code" {
-	while IFS='|' read -r outcome code guest; do
-		boots "$guest"
-		outcome_is "$outcome" "$code" || { echo "not $outcome: $guest"; false; }
-		[ "$code" -le 1 ] || [[ $output == *"$T/out/console.log"* ]]
-		[ "$outcome" != failed ] || grep -q '"exit": 7' "$T/out/boot.json"
-	done <<-'END'
+	local ways
+	# A loop that reads from stdin would end early if boot read from it, too.
+	mapfile -t ways <<-'END'
 	failed|1|up; echo "exit 7" >"$verdict"
 	no-boot|10|say "Linux version 6.1.9 (gcc)"; say "Kernel panic - not syncing: VFS: Unable to mount root fs"
 	no-boot|10|sleep 60 # prints nothing
@@ -51,6 +48,13 @@ outcome_is() {
 	splat|13|up; say "[    1.0] BUG: KASAN: use-after-free in bpf_overflow_handler+0x1/0x2"; echo "exit 0" >"$verdict"
 	passed|0|up; say "[    1.0] traps: a[77] general protection fault ip:401136 sp:7ffc error:0 in a[401000+1000]"; echo "exit 0" >"$verdict"
 	END
+	for way in "${ways[@]}"; do
+		IFS='|' read -r outcome code guest <<<"$way"
+		boots "$guest"
+		outcome_is "$outcome" "$code" || { echo "not $outcome: $guest"; false; }
+		[ "$code" -le 1 ] || [[ $output == *"$T/out/console.log"* ]]
+		[ "$outcome" != failed ] || grep -q '"exit": 7' "$T/out/boot.json"
+	done
 }
 
 @test "boot: a guest that crashes on an int3 that is not in memory is booted again" {

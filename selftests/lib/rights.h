@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-constexpr uid_t NOBODY = 65534; /* the unprivileged user of that name */
+constexpr uid_t NOBODY = 65534; /* an account without privileges; the overflowuid of the kernel */
 
 /* Sets of capabilities, one bit for each. */
 constexpr uint64_t cap(int number)

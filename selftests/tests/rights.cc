@@ -311,7 +311,7 @@ TEST("rights.signals", "C15", "the signals of a filtered event reach no process 
 TEST("rights.signals.owner", "C15",
      "a filtered event sends no signal to its owner after the owner has changed to another user")
 {
-	constexpr uid_t OTHER_USER = NOBODY - 1; /* not privileged either; need not exist */
+	constexpr uid_t OTHER_USER = NOBODY - 1; /* no privileges, no account needed */
 	Filter filter;
 
 	for (auto &verdict : verdicts) {
