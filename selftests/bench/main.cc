@@ -18,6 +18,7 @@
 #include "lib/args.h"
 #include "lib/clock.h"
 #include "lib/cpus.h"
+#include "lib/effects.h"
 #include "lib/fail.h"
 #include "lib/json.h"
 
@@ -152,8 +153,7 @@ static const char usage[] =
 	"  overflows    an overflow of a hardware counter in an NMI, for the same set-ups\n"
 	"  stops        different ways to stop at the one arrival that matters\n"
 	"  --rounds N   measure each technique of the part stops N times (default 7)\n"
-	"  --json       print one JSON object instead of tables\n"
-	"  -h, --help   print this text\n";
+	"  --json       print one JSON object instead of tables\n";
 
 int main(int argc, char **argv)
 {
@@ -175,6 +175,12 @@ int main(int argc, char **argv)
 	}
 	if (wanted.empty())
 		wanted.push_back(parts);
+
+	for (const Part *part : wanted) {
+		measuring = part->id;
+		if (part->measure != overflows && *why_not_hit())
+			give_up(why_not_hit());
+	}
 
 	/* This may fail without the right to lock memory; the warm-up touches the pages anyway. */
 	mlockall(MCL_CURRENT | MCL_FUTURE);

@@ -121,13 +121,14 @@ static int report_kinds(bool links_too)
 
 static const char usage[] =
 	"usage: perf_bpf_fuzz [--seed S] [--calls N]\n"
-	"Makes N calls (default 1000) on perf events with BPF programs, in every order and with "
-	"bad\n"
-	"arguments, and looks for leaks and hangs. Run it in a guest: it can crash a kernel that "
-	"has\n"
-	"a bug. The kernel log has the seed S of the last episode; --seed S --calls 1 repeats it.\n"
+	"Makes calls on perf events with BPF programs, in every order and with bad arguments, "
+	"and\n"
+	"looks for leaks and hangs. Run it in a guest: it can crash a kernel that has a bug.\n"
 	"Exit code 0: nothing found, 1: a leak, a hang, or calls that never succeed, 2: cannot "
-	"start.\n";
+	"start.\n"
+	"  --seed S     the seed of the first episode (default 1); the kernel log has that of the\n"
+	"               last one, and --seed S --calls 1 repeats it\n"
+	"  --calls N    stop after N calls (default 1000)\n";
 
 struct Running {
 	pid_t pid;

@@ -617,22 +617,34 @@ class Gdbserver {
 public:
 	/* @socket is its standard input and output. */
 	void run(int socket, std::vector<std::string> arguments);
-	~Gdbserver()
-	{
-		constexpr int STEP = 10, FOR_ITSELF = 3000, AFTER_KILL = 1000; /* ms */
-
-		for (int waited = 0; pid_ > 0 && waited < FOR_ITSELF + AFTER_KILL; waited += STEP) {
-			if (waitpid(pid_, nullptr, WNOHANG))
-				return;
-			if (waited == FOR_ITSELF)
-				kill(pid_, SIGKILL);
-			usleep(1000 * STEP);
-		}
-	}
+	~Gdbserver() { end(); }
+	/*
+	 * Waits until gdbserver exits, and kills it if it does not. Returns its exit code, or 0 if
+	 * it has none.
+	 */
+	int end();
 
 private:
 	pid_t pid_ = -1;
 };
+
+int Gdbserver::end()
+{
+	constexpr int STEP = 10, FOR_ITSELF = 3000, AFTER_KILL = 1000; /* ms */
+
+	for (int waited = 0; pid_ > 0 && waited < FOR_ITSELF + AFTER_KILL; waited += STEP) {
+		int status = 0;
+
+		if (waitpid(pid_, &status, WNOHANG)) {
+			pid_ = -1;
+			return WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+		}
+		if (waited == FOR_ITSELF)
+			kill(pid_, SIGKILL);
+		usleep(1000 * STEP);
+	}
+	return 0;
+}
 
 void Gdbserver::run(int socket, std::vector<std::string> arguments)
 {
@@ -838,5 +850,7 @@ int main(int argc, char **argv)
 		    Connection(std::move(server), std::move(server_out)), missing,
 		    std::move(socket_of_server));
 
-	return proxy.run();
+	const int code = proxy.run();
+
+	return code ? code : process.end();
 }

@@ -11,7 +11,6 @@
 #include "lib/event.h"
 #include "lib/fail.h"
 #include "lib/filter.h"
-#include "lib/kernel.h"
 #include "lib/rights.h"
 
 /* What the measuring child reports to its parent, in shared memory. */
@@ -54,7 +53,11 @@ template <typename Body> static std::string in_child(Body body)
 std::string missing_support()
 {
 	if (const std::string missing = missing_rights(); !missing.empty())
-		return "needs " + missing;
+		return "needs " + missing +
+		       (missing.find("CAP_BPF") == missing.npos &&
+					missing.find("CAP_PERFMON") == missing.npos
+				? ""
+				: "; run setcap cap_bpf,cap_perfmon+ep on perf_bpf_gdb as root");
 	if (!has_sigtrap())
 		return "the kernel has no attr.sigtrap, which came with Linux 5.13";
 	return in_child([] {
@@ -62,10 +65,9 @@ std::string missing_support()
 
 		setup.sigtrap = true;
 
-		const Observed seen = observe(setup, rejects);
-
-		return seen.count != HITS ? "a breakpoint opens but does not fire on this machine"
-		       : seen.sigtrap
+		if (const char *why = why_not_hit(); *why)
+			return why;
+		return observe(setup, rejects).sigtrap
 			       ? "the kernel does not suppress SIGTRAP for a hit that a program "
 				 "rejects, as Linux 6.10 and kernels with the series do"
 			       : "";
@@ -77,18 +79,18 @@ bool may_lose_hits()
 	static constexpr char SERIES[] = "the series is applied";
 
 	/*
-	 * No file or flag says whether the series is applied. One of the changes that it makes in
-	 * every kernel can be seen without a race: the hit after PERF_EVENT_IOC_PERIOD is not two
-	 * overflows.
+	 * No file or flag says whether the series is applied, nor does the version: distributions
+	 * backport what Linux 6.10 does. One of the changes that the series makes in every kernel
+	 * can be seen without a race: the hit after PERF_EVENT_IOC_PERIOD is not two overflows.
 	 */
-	return !kernel_before(6, 10) && in_child([] {
-						Filter filter;
-						Event event(breakpoint(hit));
+	return in_child([] {
+		       Filter filter;
+		       Event event(breakpoint(hit));
 
-						event.enable(filter);
-						hit(0);
-						event.set_period(2);
-						hit(0);
-						return filter.runs() == 1 ? SERIES : "";
-					}) != SERIES;
+		       event.enable(filter);
+		       hit(0);
+		       event.set_period(2);
+		       hit(0);
+		       return filter.runs() == 1 ? SERIES : "";
+	       }) != SERIES;
 }

@@ -13,6 +13,7 @@
 #include "harness/run.h"
 #include "harness/test.h"
 #include "lib/args.h"
+#include "lib/effects.h"
 #include "lib/json.h"
 #include "lib/kernel.h"
 #include "lib/rights.h"
@@ -133,8 +134,7 @@ static const char usage[] =
 	"  --race-seconds N\n"
 	"               provoke each race for at most N seconds instead of up to 16, but until "
 	"both\n"
-	"               sides have met often enough; a test always stops at its first loss\n"
-	"  -h, --help   print this text\n";
+	"               sides have met often enough; a test always stops at its first loss\n";
 
 /* "*" does not match these: oops.* crash a kernel that has the bug, and gdb.* are slow. */
 static bool runs_only_if_named(const std::string &name)
@@ -198,6 +198,14 @@ int main(int argc, char **argv)
 	if (const std::string missing = missing_rights(); !missing.empty()) {
 		printf("1..0 # SKIP needs %s\n", missing.c_str());
 		return KSFT_SKIP;
+	}
+	/* Most tests need hits. Those that do not can still be run by name. */
+	if (const char *why = why_not_hit(); *why) {
+		if (!*patterns) {
+			printf("1..0 # SKIP %s\n", why);
+			return KSFT_SKIP;
+		}
+		ksft_print_msg("%s: tests that hit one will fail\n", why);
 	}
 	ksft_set_plan(chosen.size());
 	for (auto &test : chosen) {

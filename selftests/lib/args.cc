@@ -59,7 +59,10 @@ char **parse_arguments(int argc, char **argv, const char *usage,
 	opterr = 0;
 	for (int c; (c = getopt_long(argc, argv, letters.c_str(), known.data(), nullptr)) != -1;) {
 		if (c == 'h') {
-			fputs(usage, stdout);
+			printf("%s"
+			       "  -h, --help   print this text\n"
+			       "  --version    print the version\n",
+			       usage);
 			exit(0);
 		}
 		if (c == VERSION) {

@@ -21,8 +21,9 @@ struct Option {
 void print_version();
 
 /*
- * Sets the options from the arguments; -h and --help print @usage, --version the version. Returns
- * the remaining arguments, terminated by nullptr.
+ * Sets the options from the arguments. -h and --help print @usage, followed by the lines for these
+ * two and for --version, which prints the version. Returns the remaining arguments, terminated by
+ * nullptr.
  */
 char **parse_arguments(int argc, char **argv, const char *usage,
 		       std::initializer_list<Option> options);

@@ -2,6 +2,7 @@
 #include "lib/effects.h"
 
 #include <optional>
+#include <utility>
 
 #include "lib/event.h"
 #include "lib/filter.h"
@@ -58,6 +59,20 @@ constinit const Effect effects[EFFECTS] = {
 		.accepted_seen = 1,
 	},
 };
+
+const char *why_not_hit()
+{
+	Fd fd = open_event(breakpoint(hit));
+
+	if (!fd.valid())
+		return "";
+
+	Event event(std::move(fd));
+
+	event.enable();
+	hit_times(HITS);
+	return event.count() ? "" : "breakpoints can be opened but are not hit";
+}
 
 Observed observe(const Setup &setup, Verdict verdict, const Subject &subject)
 {

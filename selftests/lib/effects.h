@@ -74,5 +74,11 @@ struct Subject {
 	Filter *filter = nullptr;
 };
 
+/*
+ * In some virtual machines breakpoints can be opened but are never hit. Returns a message if this
+ * is one of them. Returns "" if breakpoints are hit, or if they cannot be opened.
+ */
+const char *why_not_hit();
+
 /* Opens the event, hits it HITS times, and returns what happened. */
 Observed observe(const Setup &setup, Verdict verdict, const Subject &subject = {});

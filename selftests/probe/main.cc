@@ -158,12 +158,9 @@ static std::string why_unusable()
 	if (const std::string missing = missing_rights(); !missing.empty())
 		return "needs " + missing;
 
-	/* In some virtual machines breakpoints can be opened but are never hit. */
 	const Report bare = measure({}, no_program);
 
-	if (bare.outcome != Outcome::MEASURED)
-		return bare.reason;
-	return bare.seen.count == HITS ? "" : "breakpoints can be opened but are not hit";
+	return bare.outcome == Outcome::MEASURED ? why_not_hit() : bare.reason;
 }
 
 static const char *result_text(const Effect &effect, const Finding &found)
@@ -258,8 +255,7 @@ static const char usage[] =
 	"stopped\n"
 	"by a hit or has handled the signal of a hit.\n"
 	"Exit code 0: all side effects are suppressed, 1: some or none are, 2: cannot tell.\n"
-	"  --json       print one JSON object instead of the table\n"
-	"  -h, --help   print this text\n";
+	"  --json       print one JSON object instead of the table\n";
 
 int main(int argc, char **argv)
 {

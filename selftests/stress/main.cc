@@ -27,10 +27,13 @@
 #include <string>
 #include <vector>
 
+#include <kselftest.h>
+
 #include "lib/arch.h"
 #include "lib/args.h"
 #include "lib/child.h"
 #include "lib/clock.h"
+#include "lib/effects.h"
 #include "lib/kernel.h"
 #include "lib/signals.h"
 #include "lib/sysctl.h"
@@ -253,11 +256,10 @@ static const char usage[] =
 	"usage: perf_bpf_stress [--seed N] [--seconds N] [--rounds N] [--hotplug]\n"
 	"Hits filtered breakpoints under all kinds of interference, compares the expected with\n"
 	"the actual effects, and prints KTAP. It can crash a kernel without the series.\n"
-	"  --seed N      the seed of the first round, to repeat a run (default: the time)\n"
-	"  --seconds N   run for N seconds (default 10)\n"
-	"  --rounds N    stop after N rounds\n"
-	"  --hotplug     also turn CPUs off and on\n"
-	"  -h, --help    print this text\n";
+	"  --seed N     the seed of the first round, to repeat a run (default: the time)\n"
+	"  --seconds N  run for N seconds (default 10)\n"
+	"  --rounds N   stop after N rounds\n"
+	"  --hotplug    also turn CPUs off and on\n";
 
 int main(int argc, char **argv)
 {
@@ -284,6 +286,10 @@ int main(int argc, char **argv)
 	/* Queued signals are charged to the user, and all actors have the same user. */
 	setrlimit(RLIMIT_SIGPENDING, &many);
 	signal(SIGUSR1, [](int) {});
+	if (const char *why = why_not_hit(); *why) {
+		printf("TAP version 13\n1..0 # SKIP %s\n", why);
+		return KSFT_SKIP;
+	}
 	detect_machine();
 
 	/*

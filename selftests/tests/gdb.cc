@@ -928,6 +928,8 @@ void check_rights()
 	gdb.expect_marks({ "stop 100", "exit 0" });
 	EXPECT_TRUE(gdb.has_said("perf_bpf_gdb: gdbserver evaluates all conditions: needs "),
 		    "message that names the rights");
+	EXPECT_TRUE(gdb.has_said("; run setcap cap_bpf,cap_perfmon+ep on perf_bpf_gdb as root"),
+		    "message that says how to grant them");
 	EXPECT_FALSE(gdb.has_said("gdbserver evaluates the condition"),
 		     "conditions that are tried although the rights are missing");
 }

@@ -1101,7 +1101,7 @@ TEST("packets.may_lose", "C6",
      "perf_bpf_gdb warns once if the kernel may lose accepted hits, and not on other kernels")
 {
 	const std::string condition = "Z" + place_of_hit() + ";X3,220127";
-	bool loses = kernel_rejects_sigtrap() && !kernel_before(6, 10);
+	bool loses = kernel_rejects_sigtrap();
 
 	/* The series also fixes PERF_EVENT_IOC_PERIOD, by which one hit became two overflows. */
 	if (loses) {
