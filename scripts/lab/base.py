@@ -271,21 +271,27 @@ class Base(Series):
         return {first: " ".join(rest) for first, *rest in found}
 
     def subject(self, arch: str = ARCH.folder) -> str:
-        """A hash of everything that a verdict depends on: the code of the tests, the configuration, what the patches
-        change outside of Documentation/, and the lists of expected results, including those for @arch. The result is
-        cached for the lifetime of the process, so that it describes the files that the process measures."""
+        """A hash of everything that a verdict depends on. Its first half is of the series, what the patches change
+        outside of Documentation/; the second half is of the suite: the code of the tests, the configuration, and the
+        lists of expected results, including those for @arch. The result is cached for the lifetime of the process, so
+        that it describes the files that the process measures."""
         if (self.title, arch) not in subjects:
-            subjects[self.title, arch] = self.subject_of_now(arch)
+            its = [*self.lists(arch), TOP / "Kconfig.fragment", TOP / "scripts/allow-splats"]
+            subjects[self.title, arch] = digest(self.plans(), self.changes())[:8] + digest(its, suite_code())[:8]
         return subjects[self.title, arch]
 
-    def subject_of_now(self, arch: str) -> str:
-        changes = [(self.folder / patch).read_text(errors="replace").split("\n---\n", 1)[-1]
-                   for patch in self.patches() if not patch.startswith("09")]
-        lists = [path for name in ("stock-fails", "skips")
-                 for path in (self.expect / name, self.expect / f"{name}.{arch}") if path.is_file()]
-        return digest([*([self.feature_fails()] if part() and self.feature_fails().is_file() else []),
-                       *lists, TOP / "Kconfig.fragment", TOP / "scripts/allow-splats"],
-                      "".join(changes) + suite_code())
+    def changes(self) -> str:
+        return "".join((self.folder / patch).read_text(errors="replace").split("\n---\n", 1)[-1]
+                       for patch in self.patches() if not patch.startswith("09"))
+
+    def plans(self) -> typing.List[pathlib.Path]:
+        """What else decides which code runs."""
+        return []
+
+    def lists(self, arch: str) -> typing.List[pathlib.Path]:
+        """The lists of expected results."""
+        found = [self.expect / f"{name}{suffix}" for name in ("stock-fails", "skips") for suffix in ("", f".{arch}")]
+        return [path for path in [*([self.feature_fails()] if part() else []), *found] if path.is_file()]
 
 
 class Live(Base):
@@ -296,10 +302,11 @@ class Live(Base):
         self.title = kernel
         self.broken = self.broken.parent / "live" / self.broken.name
 
-    def subject_of_now(self, arch: str) -> str:
-        lists = [self.live_fails()] if self.live_fails().is_file() else []
-        return digest([*lists, *sorted((TOP / "patches/livepatch").glob(f"linux-{self.name}.*"))])[:8] + \
-            super().subject_of_now(arch)[:8]
+    def plans(self) -> typing.List[pathlib.Path]:
+        return sorted((TOP / "patches/livepatch").glob(f"linux-{self.name}.*"))
+
+    def lists(self, arch: str) -> typing.List[pathlib.Path]:
+        return super().lists(arch) + ([self.live_fails()] if self.live_fails().is_file() else [])
 
 
 def read_fails(path: pathlib.Path, preempt: typing.Optional[str] = "full", release: typing.Optional[str] = None,

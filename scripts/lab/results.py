@@ -45,8 +45,10 @@ def digest_of(name: str) -> str:
     return base.find(one).subject(arch)
 
 
-def is_current(name: str, entry: Entry) -> bool:
-    return entry["of"] == digest_of(name)
+def age(name: str, entry: Entry) -> str:
+    """"older series" or "older suite" if what was measured has changed since, else ""."""
+    now, then = digest_of(name), entry["of"] or ""
+    return "" if then == now else "older suite" if now and then[:8] == now[:8] else "older series"
 
 
 def measured() -> typing.List[str]:
@@ -175,7 +177,7 @@ def update(data: Entry) -> typing.List[str]:
 
     def take(part: Entry, what: str, name: str, entry: Entry) -> None:
         old = part.get(name)
-        if old is None or old["date"] < entry["date"] or is_current(name, entry):
+        if old is None or old["date"] < entry["date"] or not age(name, entry):
             part[name] = entry
             taken.append(f"{what} {name}")
 

@@ -35,16 +35,22 @@ setup() {
 	[ "$output" = "results: README.md: not what patches/results.json and the series say; make results writes it again" ]
 }
 
-@test "results: a figure is marked as older after the series has changed" {
-	(cd "$T/top" && . scripts/lib.sh && lab note "make mutants" mutants 6.1 8)
+@test "results: a figure is marked as older after the suite or the series has changed" {
+	(cd "$T/top" && . scripts/lib.sh && lab note "make mutants" mutants 6.1 8
+		sed -i "/verify/s/null/\"$(lab subject 6.1)\"/" patches/results.json)
 	run -0 "$T/top/scripts/ship/results"
 	[ "$output" = "results: make mutants 6.1" ]
 	grep -q '| make mutants | mutants | 8   |' "$T/top/patches/RESULTS.md"
-	echo "+another line" >>"$(echo "$T/top/patches/linux-6.1"/0001-*.patch)"
+	grep -q '3 tests, 2000-01-01 ' "$T/top/README.md"
+	echo "int another_line;" >>"$T/top/selftests/harness/main.cc"
 	run -1 "$T/top/scripts/ship/results" --check
-	[[ $output == "results: patches/RESULTS.md: not what"* ]]
+	[[ $output == "results: patches/RESULTS.md README.md: not what"* ]]
 	"$T/top/scripts/ship/results"
 	grep -q '| make mutants | mutants | (8) |' "$T/top/patches/RESULTS.md"
+	grep -q '3 tests, 2000-01-01, older suite ' "$T/top/README.md"
+	echo "+another line" >>"$(echo "$T/top/patches/linux-6.1"/0001-*.patch)"
+	"$T/top/scripts/ship/results"
+	grep -q '3 tests, 2000-01-01, older series ' "$T/top/README.md"
 }
 
 # compared -STATUS STOCK PATCHED: what make peers does at the end, with these Python dictionaries of results; test "b" is required
