@@ -81,7 +81,8 @@ bool may_lose_hits()
 	/*
 	 * No file or flag says whether the series is applied, nor does the version: distributions
 	 * backport what Linux 6.10 does. One of the changes that the series makes in every kernel
-	 * can be seen without a race: the hit after PERF_EVENT_IOC_PERIOD is not two overflows.
+	 * can be seen without a race: the hit after PERF_EVENT_IOC_PERIOD is not two overflows. A
+	 * kernel with only the feature of a series, which loses no SIGTRAP, is warned of as well.
 	 */
 	return in_child([] {
 		       Filter filter;
