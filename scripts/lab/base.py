@@ -309,13 +309,12 @@ class Live(Base):
         return super().lists(arch) + ([self.live_fails()] if self.live_fails().is_file() else [])
 
 
-def read_fails(path: pathlib.Path, preempt: typing.Optional[str] = "full", release: typing.Optional[str] = None,
+def read_fails(path: pathlib.Path, preempt: typing.Optional[str] = "full",
                shipped: bool = False, failed: typing.Collection[str] = ()) -> typing.Set[str]:
     """The tests that must fail on the stock kernel, including the tests oops.*, which crash it. A comment after a test
     limits it to some kernels:
 
       # preempt=X   kernels with that preemption mode; all if @preempt is None
-      # linux-6.8   kernels of that line, which is not the base's, if @release belongs to it
       # shipped     kernels as Debian ships them, whose configuration has more than Kconfig.fragment
       # may         machines where it does fail, that is, if it is in @failed
 
@@ -324,11 +323,10 @@ def read_fails(path: pathlib.Path, preempt: typing.Optional[str] = "full", relea
     found = set()
     for line in path.read_text(errors="replace").splitlines():
         test, _, comment = line.partition("#")
-        only = re.match(r" *(preempt=|linux-|shipped|may)([\w.]*)$", comment)
+        only = re.match(r" *(preempt=|shipped|may)([\w.]*)$", comment)
         holds: typing.Dict[str, typing.Callable[..., bool]] = {
             "preempt=": lambda x: preempt in (None, x), "shipped": lambda x: shipped or preempt is None,
-            "may": lambda x, test=test.strip(): preempt is None or test in failed,
-            "linux-": lambda x: f"{release}.".startswith(x + ".")}
+            "may": lambda x, test=test.strip(): preempt is None or test in failed}
         if test.strip() and (not only or holds[only[1]](only[2])):
             found.add(test.strip())
     return found
