@@ -15,6 +15,7 @@
 #include "gdb/bytecode.h"
 #include "gdb/translate.h"
 #include "lib/event.h"
+#include "lib/fail.h"
 #include "lib/hit.h"
 #include "lib/program.h"
 
@@ -224,7 +225,7 @@ static Fd load_program(const std::vector<std::string> &bytecode, const Registers
 				 insns.size(), nullptr));
 
 	if (!program.valid())
-		why = std::string("is refused by the kernel: ") + strerror(errno);
+		why = std::string("is refused by the kernel: ") + errno_name(errno);
 	return program;
 }
 
@@ -251,7 +252,7 @@ static std::string open_on(const std::vector<pid_t> &threads, uint64_t address, 
 		if (!event.valid() || ioctl(event.get(), PERF_EVENT_IOC_SET_BPF, program.get()))
 			return errno == ENOSPC
 				       ? "finds all debug registers in use"
-				       : std::string("cannot be opened: ") + strerror(errno);
+				       : std::string("cannot be opened: ") + errno_name(errno);
 		fcntl(event.get(), F_SETOWN, getpid());
 		fcntl(event.get(), F_SETFL, O_ASYNC);
 		events.push_back(std::move(event));

@@ -26,6 +26,7 @@
 #include "gdb/registers.h"
 #include "gdb/support.h"
 #include "lib/args.h"
+#include "lib/fail.h"
 #include "lib/signals.h"
 
 static const char usage[] =
@@ -653,7 +654,7 @@ void Gdbserver::run(int socket, std::vector<std::string> arguments)
 
 	pid_ = fork();
 	if (pid_ < 0)
-		say("fork: %s", strerror(errno));
+		say("fork: %s", errno_name(errno).c_str());
 	if (pid_)
 		return;
 	/*
@@ -671,7 +672,7 @@ void Gdbserver::run(int socket, std::vector<std::string> arguments)
 		argv.push_back(argument.data());
 	argv.push_back(nullptr);
 	execvp(argv[0], argv.data());
-	say("gdbserver: %s; install it", strerror(errno));
+	say("cannot run gdbserver (%s); install it", errno_name(errno).c_str());
 	_exit(127);
 }
 
@@ -716,7 +717,7 @@ Fd connect_to(const std::string &place)
 	if (!err)
 		return socket;
 	say("--connect %s: %s; start gdbserver on this machine first", place.c_str(),
-	    strerror(err));
+	    errno_name(err).c_str());
 	return Fd();
 }
 

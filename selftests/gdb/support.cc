@@ -20,10 +20,10 @@ static constexpr size_t REASON_SIZE = 256;
 void setup_failed(const char *what, int err)
 {
 	if (!reason) {
-		fprintf(stderr, "perf_bpf_gdb: %s: %s\n", what, strerror(err));
+		fprintf(stderr, "perf_bpf_gdb: %s: %s\n", what, errno_name(err).c_str());
 		_exit(1);
 	}
-	snprintf(reason, REASON_SIZE, "%s: %s", what, strerror(err));
+	snprintf(reason, REASON_SIZE, "%s: %s", what, errno_name(err).c_str());
 	_exit(1);
 }
 

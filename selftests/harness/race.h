@@ -18,7 +18,7 @@ double race_seconds(double seconds);
 
 /*
  * The end of a race: after @most tries, or after race_seconds(@seconds). A test that saw no loss
- * proves something only if the race took place, so the race goes on until both sides have met
+ * proves something only if the race took place, so it is repeated until both sides have met
  * @least times, for 25 s at most: then the test still has time to fail before its deadline. @least
  * is a third of the lowest number in several runs of 3 s on a busy host, but 20 at least.
  */

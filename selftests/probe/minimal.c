@@ -8,9 +8,7 @@
  * Exit code 0: yes; 1: the kernel still sends a signal for a rejected hit; 2: something is missing,
  * and the output says what.
  */
-#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
-#endif
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/bpf.h>
@@ -47,10 +45,7 @@ __attribute__((noinline)) static void hit(void)
 
 static int missing(const char *what, int err)
 {
-	if (err)
-		printf("no: %s (%s)\n", what, strerror(err));
-	else
-		printf("no: %s\n", what);
+	printf("no: %s%s%s\n", what, err ? ": " : "", err ? strerror(err) : "");
 	return 2;
 }
 

@@ -599,8 +599,8 @@ const bool added = [] {
 	for (const Kind &kind : kinds) {
 		for (const Effect &effect : effects)
 			add_cell("effect", kind.name, effect.id,
-				 std::string(effect.title) + " of a " + kind.title +
-					 ": as without a program if accepted, none if rejected",
+				 std::string(kind.title) + ": " + effect.title +
+					 " as without a program if accepted, none if rejected",
 				 [&] { check_effect(kind, effect); });
 		for (const Placement &where : placements) {
 			if (where.compat && !kind.access) {

@@ -328,7 +328,8 @@ TEST("packets.pass", "C1", "perf_bpf_gdb passes on what it does not understand, 
 	between.end();
 }
 
-TEST("packets.flood", "C1", "perf_bpf_gdb reads from each side while neither reads")
+TEST("packets.flood", "C1",
+     "perf_bpf_gdb reads from gdb and gdbserver while neither of them reads from it")
 {
 	/* More than a socket buffers and less than perf_bpf_gdb does, and more than that. */
 	constexpr size_t MUCH = 600'000, TOO_MUCH = 3'000'000;
@@ -515,6 +516,32 @@ TEST("packets.condition", "C1",
 	const std::string errors = between.end();
 
 	EXPECT_EQ(errors.find("refused by the kernel"), errors.npos, "place of a refusal");
+}
+
+TEST("packets.refused", "C1", "gdbserver gets a condition that the kernel does not load")
+{
+	need_rejected_sigtrap();
+
+	/* Each "rotate" takes six BPF instructions, and a program can have a million. */
+	constexpr int ROTATIONS = 200000;
+	Child process = stopped_process();
+	Between between;
+	std::string rotations, too_long;
+	char begin[64];
+
+	wait_for(process.pid());
+	get_ready(between, process.pid());
+	for (int i = 0; i < ROTATIONS; i++)
+		rotations += "33";
+	snprintf(begin, sizeof(begin), "Z0,%lx,1;X%x,220122022203",
+		 reinterpret_cast<unsigned long>(hit), ROTATIONS + 7);
+	too_long = begin + rotations + "27";
+	between.exchange(too_long, "OK");
+
+	const std::string errors = between.end();
+
+	EXPECT_TRUE(errors.find("is refused by the kernel: E2BIG") != errors.npos,
+		    "the reason on standard error");
 }
 
 #ifdef __x86_64__

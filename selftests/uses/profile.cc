@@ -2,7 +2,7 @@
 /*
  * A profile that is made in the kernel: how often does the CPU execute each instruction of a
  * range? The program counts in a map and returns 0. There is no ring buffer whose size must be
- * chosen, no sample is lost, and the profiler is not woken until it wants the result.
+ * chosen, no sample is lost, and the profiler is not woken until it reads the result.
  *
  * Recipe: open a cpu-clock event with a sample_period in nanoseconds on a thread or a CPU. Set
  * exclude_user, exclude_kernel or exclude_idle for what is not of interest. Count in a hash map

@@ -20,7 +20,7 @@
 
 #define THREADS 8
 
-/* How the work goes on. */
+/* The operands of conditions. */
 struct state {
 	long sum;
 	short level;
