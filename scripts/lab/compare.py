@@ -10,15 +10,17 @@ BPFTRACE, BPFTRACE_TEST = "bpftrace-watchpoint-running", "watchpoint - absolute 
 
 
 def judge(name: str, stock: typing.Mapping[str, str], patched: typing.Mapping[str, str],
-          required: typing.Collection[str], out: pathlib.Path) -> int:
+          required: typing.Collection[str], fails: typing.Collection[str], out: pathlib.Path) -> int:
     """Prints TAP, and returns the exit code. If all tests pass, notes for make results how many do, and the results of
     bpftrace's test, which make peers does not require. @name: the base; @required: the tests that must pass with the
-    series; @out: the folder with the logs."""
+    series; @fails: those that must fail without it; @out: the folder with the logs."""
     tap, passed = ktap.Printer("peers: "), 0
     for test in dict.fromkeys([*stock, *patched, *required]):
         before, after = stock.get(test, "nothing"), patched.get(test, "nothing")
         passed += after == "PASS"
-        if after == "PASS":
+        if test in fails and before != "FAIL":
+            tap.test(False, f"{test}: {before} on stock, which must fail; see {out}/stock.log")
+        elif after == "PASS":
             tap.test(True, test if before == "PASS" else f"{test}, {before} on stock")
         elif before == after and test not in required:
             tap.test(True, test, f"SKIP {before} on both kernels; see {out}/stock.log")

@@ -53,11 +53,12 @@ setup() {
 	grep -q '3 tests, 2000-01-01, older series ' "$T/top/README.md"
 }
 
-# compared -STATUS STOCK PATCHED: what make peers does at the end, with these Python dictionaries of results; test "b" is required
+# compared -STATUS STOCK PATCHED: what make peers does at the end, with these Python dictionaries of results; test "b" is
+# required, and "d" must fail on stock
 compared() {
 	run "$1" env -C "$T/top/scripts" python3 -B -c 'import ast, pathlib, sys; from lab import compare
 stock, patched = map(ast.literal_eval, sys.argv[1:])
-sys.exit(compare.judge("6.1", stock, patched, ["b"], pathlib.Path("out")))' "${@:2}"
+sys.exit(compare.judge("6.1", stock, patched, ["b"], ["d"], pathlib.Path("out")))' "${@:2}"
 }
 
 @test "results: make peers records what passes, and the result of bpftrace's test on both kernels" {
@@ -77,6 +78,8 @@ sys.exit(compare.judge("6.1", stock, patched, ["b"], pathlib.Path("out")))' "${@
 	[ "${lines[0]}" = "not ok 1 peers: a: PASS on stock, FAIL with the series; see out/patched.log" ]
 	# A required test may not fail on both kernels, nor be missing.
 	compared -1 '{"b": "FAIL"}' '{"b": "FAIL"}'
+	compared -1 '{"b": "PASS", "d": "PASS"}' '{"b": "PASS", "d": "PASS"}'
+	[ "${lines[1]}" = "not ok 2 peers: d: PASS on stock, which must fail; see out/stock.log" ]
 	compared -1 '{"a": "PASS"}' '{"a": "PASS"}'
 	[ "${lines[1]}" = "not ok 2 peers: b: nothing on stock, nothing with the series; see out/patched.log" ]
 	[ ! -e "$BUILD/runs" ]
