@@ -21,6 +21,9 @@
  * events as large PEBS. With PERF_BPF_PMU_CALLCHAIN the driver puts the callchain into the sample
  * before it calls the core, like the drivers of PEBS and IBS.
  *
+ * With PERF_BPF_PMU_TRACE each overflow also writes a page of an AUX area, if the event has one,
+ * like the drivers of Intel PT and CoreSight. If it is full, the core disables the event.
+ *
  * From Linux 6.13 on, other events of its group can pause and resume an event (attr.aux_pause,
  * attr.aux_resume). The event does not stop then, but counts 1 << 24 for each pause and 1 for each
  * resume. Do not hit it as well, because it would add the hits.
@@ -41,6 +44,7 @@
 #include <linux/module.h>
 #include <linux/mutex.h>
 #include <linux/perf_event.h>
+#include <linux/slab.h>
 #include <linux/smp.h>
 #include <linux/uaccess.h>
 #include <linux/version.h>
@@ -54,7 +58,8 @@
 #define PERF_BPF_PMU_CLOCK	2
 #define PERF_BPF_PMU_BATCH	4
 #define PERF_BPF_PMU_CALLCHAIN	8
-#define PERF_BPF_PMU_CONFIGS	16
+#define PERF_BPF_PMU_TRACE	16
+#define PERF_BPF_PMU_CONFIGS	32
 
 #define COUNTERS	4
 #define BATCH		4	/* records */
@@ -141,6 +146,15 @@ static void save_callchain(struct perf_sample_data *data, struct perf_event *eve
 #endif
 }
 
+/* The pages are the user's, and stay as they are. */
+static void trace_page(struct perf_event *event)
+{
+	struct perf_output_handle handle = { };
+
+	if (perf_aux_output_begin(&handle, event))
+		perf_aux_output_end(&handle, PAGE_SIZE);
+}
+
 /* With @is_overflow it is an overflow, otherwise only a record in the ring. */
 static void write_record(struct perf_event *event, struct pt_regs *regs, u64 period,
 			 bool is_overflow)
@@ -156,6 +170,8 @@ static void write_record(struct perf_event *event, struct pt_regs *regs, u64 per
 		event_output(event, &data, regs);
 	else if (event_overflow(event, &data, regs))
 		pmu_stop(event, 0);
+	if (event->hw.config & PERF_BPF_PMU_TRACE)
+		trace_page(event);
 }
 
 /* Like __intel_pmu_pebs_events(): the last record is an overflow if the batch interrupts. */
@@ -481,6 +497,17 @@ static void pmu_disable(struct pmu *pmu)
 	WRITE_ONCE(this_cpu_ptr(&cpu_counters)->disabled, true);
 }
 
+/* The core requires something to free. */
+static void *pmu_setup_aux(struct perf_event *event, void **pages, int nr_pages, bool overwrite)
+{
+	return kmalloc(1, GFP_KERNEL);
+}
+
+static void pmu_free_aux(void *aux)
+{
+	kfree(aux);
+}
+
 static int pmu_event_init(struct perf_event *event)
 {
 	u64 config = event->attr.config;
@@ -523,6 +550,8 @@ static struct pmu bpf_pmu = {
 	.start		= pmu_start,
 	.stop		= pmu_stop,
 	.read		= pmu_read,
+	.setup_aux	= pmu_setup_aux,
+	.free_aux	= pmu_free_aux,
 };
 
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 15, 0)

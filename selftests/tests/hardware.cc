@@ -5,6 +5,8 @@
  * counters a test can hit at any time on any CPU.
  */
 #include <bpf/bpf.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -25,8 +27,9 @@
 /*
  * attr.config of the PMU. COPY: the registers are those with which the task left user mode. BATCH:
  * the driver collects BATCHED overflows. CALLCHAIN: it takes the callchain before the program runs.
+ * TRACE: it writes a page of the AUX area at each overflow.
  */
-constexpr uint64_t COPY = 1, BATCH = 4, CALLCHAIN = 8;
+constexpr uint64_t COPY = 1, BATCH = 4, CALLCHAIN = 8, TRACE = 16;
 constexpr uint64_t BATCHED = 4;
 
 static std::vector<Context> contexts_to_try()
@@ -979,6 +982,64 @@ TEST("hardware.aux_pause.accepted", "C2",
 {
 	check_aux_pause(no_program);
 	check_aux_pause({ true, 1 });
+}
+
+/* A ring with an AUX area of one page, which one overflow of an event with TRACE fills. */
+class AuxArea {
+public:
+	explicit AuxArea(const Event &event)
+	{
+		map_ = mmap(nullptr, RING, PROT_READ | PROT_WRITE, MAP_SHARED, event.fd(), 0);
+		if (map_ == MAP_FAILED)
+			setup_failed("mmap of the ring buffer", errno);
+		page()->aux_offset = RING;
+		page()->aux_size = PAGE;
+		aux_ = mmap(nullptr, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, event.fd(), RING);
+		if (aux_ == MAP_FAILED)
+			setup_failed("mmap of the AUX area", errno);
+	}
+	~AuxArea()
+	{
+		munmap(aux_, PAGE);
+		munmap(map_, RING);
+	}
+	AuxArea(const AuxArea &) = delete;
+
+	uint64_t written() const { return __atomic_load_n(&page()->aux_head, __ATOMIC_ACQUIRE); }
+	void consume() { __atomic_store_n(&page()->aux_tail, written(), __ATOMIC_RELEASE); }
+
+private:
+	static const size_t PAGE, RING;
+
+	perf_event_mmap_page *page() const { return static_cast<perf_event_mmap_page *>(map_); }
+
+	void *map_, *aux_;
+};
+
+const size_t AuxArea::PAGE = sysconf(_SC_PAGESIZE), AuxArea::RING = 2 * AuxArea::PAGE;
+
+TEST("hardware.trace.full", "C10",
+     "an event whose AUX area is full is disabled, on every CPU, and counts again when enabled")
+{
+	for (int cpu : usable_cpus()) {
+		run_on(cpu);
+
+		Event event(hardware(TRACE));
+		AuxArea area(event);
+		Hits hits(IRQ);
+
+		event.enable();
+		hits.make(1);
+		EXPECT_GT(area.written(), 0, "bytes in the AUX area");
+		hits.make(1); /* finds no room */
+		hits.make(HITS);
+		EXPECT_EQ(event.count(), 2, "hits counted until the AUX area is full");
+		area.consume();
+		event.enable();
+		hits.make(1);
+		EXPECT_EQ(event.count(), 3,
+			  "hits counted after the area was read, and the event enabled");
+	}
 }
 
 /* Bursts of hits interrupt a task that is in bpf(2) most of the time. */
