@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
-// What the kernel itself does with what was copied.
+// Checks that nothing in the kernel uses its own version of a copied function any more.
 #include <algorithm>
 #include "cut.h"
 
 using std::map, std::set, std::string, std::vector;
 
 namespace {
-// Looks for what leads to the copied functions from anywhere but the functions that the live patch,
-// or its plan, has dealt with.
+// Searches the kernel for references to copied functions. Functions that are replaced or copied,
+// and those that the plan keeps, may refer to them.
 class Search {
 	vector<Kernel_symbol> sorted;
-	map<uint32_t, string> wanted;
-	set<uint64_t> known;
+	map<uint32_t, string> targets; // copied functions by the lower half of their addresses
+	set<uint64_t> allowed; // addresses of what may refer to them
 	vector<std::pair<uint64_t, uint64_t>>
 		lists; // [start, stop) of sections whose addresses the kernel never calls
 
@@ -24,14 +24,14 @@ public:
 			lists.emplace_back(address("__start_" + name), address("__stop_" + name));
 	}
 
-	void want(uint64_t address, const string &name) { wanted[address] = name; }
-	void know(uint64_t address) { known.insert(address); }
-	// All that has the name, or is the unlikely part of it.
-	void know(const string &name)
+	void add_target(uint64_t address, const string &name) { targets[address] = name; }
+	void allow(uint64_t address) { allowed.insert(address); }
+	// Allows all symbols of this name, and their unlikely parts.
+	void allow(const string &name)
 	{
 		for (const Kernel_symbol &s : sorted)
-			if (whole(s.name) == name)
-				known.insert(s.address);
+			if (without_cold(s.name) == name)
+				allowed.insert(s.address);
 	}
 	void code(uint64_t start, std::span<const unsigned char> bytes) const;
 	void data(uint64_t start, std::span<const unsigned char> bytes) const;
@@ -42,24 +42,25 @@ private:
 		auto it = std::ranges::find(sorted, name, &Kernel_symbol::name);
 		return it == sorted.end() ? 0 : it->address;
 	}
-	void found(uint64_t at, const char *does, uint32_t what) const;
+	void check(uint64_t at, const char *verb, uint32_t target) const;
 };
 } // namespace
 
-void Search::found(uint64_t at, const char *does, uint32_t what) const
+void Search::check(uint64_t at, const char *verb, uint32_t target) const
 {
-	auto it = wanted.find(what);
-	if (it == wanted.end() ||
+	auto it = targets.find(target);
+	if (it == targets.end() ||
 	    std::ranges::any_of(lists, [&](auto &l) { return at >= l.first && at < l.second; }))
 		return;
 	auto after = std::ranges::upper_bound(sorted, at, {}, &Kernel_symbol::address);
-	const Kernel_symbol *who = after == sorted.begin() ? nullptr : &*std::prev(after);
-	if (!who || !known.contains(who->address))
-		die("the kernel's %s %s %s, which cannot be replaced",
-		    who ? who->name.c_str() : "code", does, it->second.c_str());
+	const Kernel_symbol *user = after == sorted.begin() ? nullptr : &*std::prev(after);
+	if (!user || !allowed.contains(user->address))
+		die("the kernel's %s %s %s, which is copied, not replaced; add its file to the "
+		    "plan (\"object\") or its name (\"keep\")",
+		    user ? user->name.c_str() : "code", verb, it->second.c_str());
 }
 
-// Instructions begin anywhere.
+// An instruction may begin at any byte.
 void Search::code(uint64_t start, std::span<const unsigned char> bytes) const
 {
 	for (size_t i = 2; i + 4 <= bytes.size(); i++) {
@@ -70,10 +71,10 @@ void Search::code(uint64_t start, std::span<const unsigned char> bytes) const
 			    (bytes[i - 2] == 0x0f && (bytes[i - 1] & 0xf0) == 0x80);
 		bool lea = bytes[i - 2] == 0x8d && (bytes[i - 1] & 0xc7) == 5;
 		if (jump)
-			found(start + i, "calls", relative);
+			check(start + i, "calls", relative);
 		if (lea)
-			found(start + i, "points to", relative);
-		found(start + i, "points to", value);
+			check(start + i, "points to", relative);
+		check(start + i, "points to", value);
 	}
 }
 
@@ -83,12 +84,13 @@ void Search::data(uint64_t start, std::span<const unsigned char> bytes) const
 		uint64_t value;
 		memcpy(&value, &bytes[i], sizeof value);
 		if (value >> 31 == 0x1ffffffff)
-			found(start + i, "points to", value);
+			check(start + i, "points to", value);
 	}
 }
 
-// Nothing that stays as it is may call or point to what was copied. What is static its own file
-// alone can, which select() has seen; so look at what is global, in all the kernel.
+// No code or data that stays as it is may refer to a copied function. Only its own file can refer
+// to a static function, and select() has checked that file. So search the kernel for global
+// functions.
 void Cut::check_kernel(const vector<Kernel_symbol> &symbols) const
 {
 	Search search(symbols);
@@ -100,30 +102,31 @@ void Cut::check_kernel(const vector<Kernel_symbol> &symbols) const
 				ours = true;
 				for (size_t part : it->second)
 					if (auto address = file.address(part))
-						search.know(*address);
+						search.allow(*address);
 			}
 		if (ours)
 			continue;
 		if (kernel.addresses(name).size() > 1)
-			die("the kernel has more than one %s, and the plan keeps it: which?",
-			    name.c_str());
-		search.know(name);
+			die("the kernel has more than one symbol %s, so \"keep %s\" in the plan is "
+			    "ambiguous; add its file to the plan (\"object\")",
+			    name.c_str(), name.c_str());
+		search.allow(name);
 	}
 	bool any = false;
 	for (File &file : files)
-		for (Fate fate : { Fate::REPLACED, Fate::COPIED })
-			for (const string &name : file.with(fate)) {
+		for (Action action : { Action::REPLACE, Action::COPY })
+			for (const string &name : file.functions_with(action)) {
 				for (size_t part : file.plain.functions.at(name))
 					if (auto address = file.address(part))
-						search.know(*address);
-				Home home = this->home(function_of(file, name));
-				if (fate == Fate::REPLACED || home.local)
+						search.allow(*address);
+				Location location = this->locate(function_of(file, name));
+				if (action == Action::REPLACE || location.local)
 					continue;
 				if (exported.contains(name))
-					die("%s: %s is exported, and copied: modules would go on "
-					    "to call the kernel's",
+					die("%s: %s is copied, but it is exported: modules would "
+					    "still call the kernel's function",
 					    file.name.c_str(), name.c_str());
-				search.want(home.address, name);
+				search.add_target(location.address, name);
 				any = true;
 			}
 	for (const Kernel::Contents &section : kernel.contents()) {

@@ -18,7 +18,7 @@ string group(const string &name)
 	return base == name ? name : base + '.';
 }
 
-string whole(const string &name)
+string without_cold(const string &name)
 {
 	size_t at = name.find(".cold");
 	return at == string::npos ? name : name.substr(0, at);
@@ -33,14 +33,14 @@ bool is_jump(const Section &section, const Relocation &r)
 	       (r.offset > 1 && code[-2] == 0x0f && (code[-1] & 0xf0) == 0x80);
 }
 
-// How many bytes follow in its instruction, where @offset is that of an address relative to the
-// end.
+// The size of the immediate operand that follows the address at @offset, which is relative to the
+// end of the instruction.
 static size_t immediate(const Section &section, uint64_t offset)
 {
 	if (offset < 3 || (section.bytes[offset - 1] & 0xc7) != 5) // a jump or a call
 		return 0;
 	const unsigned char *code = &section.bytes[offset];
-	unsigned which = code[-1] >> 3 & 7, opcode = code[-2];
+	unsigned reg = code[-1] >> 3 & 7, opcode = code[-2];
 	bool escaped = code[-3] == 0x0f && (opcode & 0xf0) != 0x80;
 	size_t word =
 		code[-3] == 0x66 || (offset > 3 && code[-4] == 0x66 && (code[-3] & 0xf0) == 0x40)
@@ -61,9 +61,9 @@ static size_t immediate(const Section &section, uint64_t offset)
 	case 0xc7:
 		return word;
 	case 0xf6:
-		return which < 2 ? 1 : 0;
+		return reg < 2 ? 1 : 0;
 	case 0xf7:
-		return which < 2 ? word : 0;
+		return reg < 2 ? word : 0;
 	}
 	return 0;
 }
@@ -87,7 +87,7 @@ string Function::difference(const Function &stock) const
 		if (!ours.contains(name))
 			return "it no longer refers to " + name;
 	if (parts.size() != stock.parts.size())
-		return "the compiler takes other code for unlikely";
+		return "its code is split into hot and cold parts differently";
 	for (size_t i = 0; i < parts.size(); i++) {
 		const auto &references = parts[i].code.references;
 		auto [own, same] = std::ranges::mismatch(references, stock.parts[i].code.references,
@@ -98,9 +98,9 @@ string Function::difference(const Function &stock) const
 			return "its instructions differ";
 		auto [our, their] = std::ranges::mismatch(parts[i].entries, stock.parts[i].entries);
 		if (our != parts[i].entries.end() || their != stock.parts[i].entries.end())
-			return "its part of " +
+			return "its entries in " +
 			       string((our != parts[i].entries.end() ? our : their)->table) +
-			       " differs";
+			       " differ";
 	}
 	return "";
 }
@@ -115,20 +115,21 @@ Code::Code(const string &path)
 			continue;
 		inside[s.section].push_back(i);
 		if (s.type == STT_FUNC && section(s.section).code()) {
-			vector<size_t> &parts = functions[whole(s.name)];
-			parts.insert(s.name == whole(s.name) ? parts.begin() : parts.end(), i);
+			vector<size_t> &parts = functions[without_cold(s.name)];
+			parts.insert(s.name == without_cold(s.name) ? parts.begin() : parts.end(),
+				     i);
 		} else if ((s.size || s.type == STT_OBJECT) && is_data(section(s.section))) {
 			variables[group(s.name)].push_back(i);
 		}
 	}
 	for (size_t i = 1; i < object.sections.size(); i++) {
 		Section &section = object.sections[i];
-		if (section.name == ROOM)
+		if (section.name == PADDING)
 			section.relocations.clear();
 		if (const Table *table = table_of(section))
 			read_table(i, *table);
 		else if (section.name == "__bug_table")
-			die("%s: %s is of a kind that is not known here", path.c_str(),
+			die("%s: section %s has an unknown format", path.c_str(),
 			    section.name.c_str());
 	}
 }
@@ -141,8 +142,9 @@ void Code::read_table(size_t index, const Table &table)
 	size_t count = section.relocations.size() / table.relocations;
 	if (!count || section.relocations.size() % table.relocations ||
 	    section.bytes.size() % count)
-		die("%s: %s is of a kind that is not known here", object.path.c_str(),
-		    section.name.c_str());
+		die("%s: section %s has an unknown format: %zu relocations in %zu bytes",
+		    object.path.c_str(), section.name.c_str(), section.relocations.size(),
+		    section.bytes.size());
 	size_t size = section.bytes.size() / count, last = NONE;
 	entry_size[index] = size;
 	for (const Relocation &r : section.relocations) {
@@ -167,7 +169,7 @@ std::optional<size_t> Code::find(const string &name) const
 
 size_t Code::main_part(size_t index) const
 {
-	auto it = functions.find(whole(symbol(index).name));
+	auto it = functions.find(without_cold(symbol(index).name));
 	return it == functions.end() || !defines(index) ? index : it->second[0];
 }
 
@@ -184,8 +186,7 @@ int64_t Code::bias(const Section &section, const Relocation &r)
 	return section.code() && r.relative() ? 4 + immediate(section, r.offset) : 0;
 }
 
-// What a relocation in @section is about: the assembler names the section rather than what is in
-// it.
+// The assembler often refers to a section instead of the symbol in it, so look for that symbol.
 Code::Place Code::place(const Section &section, const Relocation &r) const
 {
 	const Symbol &s = symbol(r.symbol);
@@ -201,13 +202,12 @@ Code::Place Code::place(const Section &section, const Relocation &r) const
 		    offset < int64_t(t.value + std::max<uint64_t>(t.size, 1)))
 			return { i, r.addend - (int64_t)t.value };
 	}
-	// An array index with a lower bound other than 0 makes the address point outside the
-	// variable.
+	// If the lower bound of an array index is not 0, the address can be outside the variable.
 	if (symbols.size() == 1)
 		return { symbols[0], r.addend - (int64_t)symbol(symbols[0]).value };
 	if (!symbols.empty())
-		die("%s: %s%+ld is in none of the variables there", object.path.c_str(),
-		    this->section(s.section).name.c_str(), offset);
+		die("%s: section %s refers to %s%+ld, where no symbol is", object.path.c_str(),
+		    section.name.c_str(), this->section(s.section).name.c_str(), offset);
 	return { NONE, r.addend };
 }
 
@@ -218,8 +218,8 @@ std::optional<Code::Range> Code::replacement(const Entry &entry) const
 	std::span<const Relocation> both =
 		relocations({ entry.section, entry.start(), entry.size });
 	if (both.size() != 2)
-		die("%s: %s is of a kind that is not known here", object.path.c_str(),
-		    section(entry.section).name.c_str());
+		die("%s: section %s has an unknown format: an entry with %zu relocations",
+		    object.path.c_str(), section(entry.section).name.c_str(), both.size());
 	const Symbol &s = symbol(both[1].symbol);
 	return Range{ s.section, s.value + both[1].addend,
 		      section(entry.section).bytes[entry.start() + entry.size - 1] };
@@ -237,7 +237,7 @@ bool Code::traced(size_t function) const
 
 bool Code::is_constant(size_t index) const
 {
-	return defines(index) && is_own(unnumbered(symbol(index).name)) &&
+	return defines(index) && is_private(unnumbered(symbol(index).name)) &&
 	       !(section(symbol(index).section).flags & SHF_WRITE);
 }
 
@@ -250,7 +250,7 @@ string Code::constant(const Section &section, const Relocation &r) const
 			end++;
 	end += merged.entry_size;
 	if (at >= merged.bytes.size() || end > merged.bytes.size())
-		die("%s: %s refers to what is outside of %s", object.path.c_str(),
+		die("%s: section %s refers to an address outside section %s", object.path.c_str(),
 		    section.name.c_str(), merged.name.c_str());
 	return { merged.bytes.begin() + at, merged.bytes.begin() + end };
 }
@@ -273,7 +273,8 @@ Reference Code::reference(const Section &section, const Relocation &r, uint64_t 
 		if (is_constant(place.symbol))
 			reference.value.push_back(piece(range(place.symbol)));
 	} else {
-		// Replacements of instructions have no names: function() has them with the entry.
+		// Replacement instructions have no symbols; function() compares them with their
+		// entry.
 		const Section &there = this->section(s.section);
 		reference.to = is_ubsan(there) ? UBSAN : there.name;
 		if (is_data(there) && !(there.flags & SHF_WRITE)) {
@@ -288,7 +289,7 @@ Piece Code::piece(const Range &range, const Table *table) const
 {
 	const Section &section = this->section(range.section);
 	if (range.start > section.bytes.size() || range.size > section.bytes.size() - range.start)
-		die("%s: %s is too short for what is said to be in it", object.path.c_str(),
+		die("%s: section %s ends before one of its symbols or entries", object.path.c_str(),
 		    section.name.c_str());
 	Piece piece;
 	piece.bytes.assign(section.bytes.begin() + range.start,
@@ -315,7 +316,7 @@ Function Code::function(const string &name) const
 		if (it == entries.end())
 			continue;
 		for (const Entry &entry : it->second) {
-			// How to find the way back from an instruction is no difference.
+			// Unwind tables follow from the instructions, so do not compare them.
 			if (entry.offset < s.value || entry.offset >= s.value + s.size ||
 			    entry.table->name == ORC_IP)
 				continue;

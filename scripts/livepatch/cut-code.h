@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-// An object by functions: what each consists of, in terms that hold in every compilation of its
-// file.
+// The functions of an object, described so that two compilations of the same source can be
+// compared.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -13,29 +13,31 @@
 
 constexpr size_t NONE = -1;
 
-// The compiler numbers what is static in a function: "name.12".
+// @name without the number that the compiler appends to a function's static variables: "name.12".
 std::string unnumbered(const std::string &name);
-// Of variables that only a number tells apart: "name.". Another than that of a variable "name".
+// The common key of variables "name.12", "name.13" and so on: "name.". For a variable without a
+// number it is the name.
 std::string group(const std::string &name);
-// The unlikely part of a function: "name.cold"; older compilers number that.
-std::string whole(const std::string &name);
-// Calls included, conditional ones too.
+// The name of the function that has the unlikely part "name.cold", or "name.cold.12" with older
+// compilers.
+std::string without_cold(const std::string &name);
+// Whether @r is the target of a jump, conditional or not, or of a call.
 bool is_jump(const Section &section, const Relocation &r);
 
 struct Piece;
 
-// What a relocation leads to.
+// The target of a relocation.
 struct Reference {
 	uint64_t offset;
 	uint32_t type;
-	std::string to; // its name, without the compiler's number; or a string
+	std::string to; // its name, without the compiler's number; or a string literal
 	int64_t addend;
-	std::vector<Piece> value; // of a constant that has no name but a number
+	std::vector<Piece> value; // of a constant that the name does not identify
 
 	bool operator==(const Reference &) const;
 };
 
-// Bytes, 0 where a reference is filled in.
+// A range of bytes. Those that a relocation fills in are 0.
 struct Piece {
 	std::vector<unsigned char> bytes;
 	std::vector<Reference> references;
@@ -45,16 +47,16 @@ struct Piece {
 
 inline bool Reference::operator==(const Reference &) const = default;
 
-// An entry of a table for a place in the code, @at from the start of it.
+// A table's entry for the place at offset @at of the code.
 struct Entry_piece {
 	std::string_view table;
 	uint64_t at;
-	Piece entry, replacement;
+	Piece entry, replacement; // the latter only in .altinstructions
 
 	bool operator==(const Entry_piece &) const = default;
 };
 
-// All that makes a function what it is, but for where it and others are.
+// A function without addresses: its own, and those of what it refers to.
 struct Function {
 	struct Part {
 		Piece code;
@@ -65,17 +67,17 @@ struct Function {
 	std::vector<Part> parts; // the unlikely one last
 
 	bool operator==(const Function &) const = default;
-	// The first thing in which it differs from @stock; empty if there is none.
+	// The first difference from @stock, as text; empty if there is none.
 	std::string difference(const Function &stock) const;
 };
 
 class Code {
 public:
 	struct Place {
-		size_t symbol; // index, or NONE: a section that has no symbols
+		size_t symbol; // index, or NONE in merged sections and in those without symbols
 		int64_t offset;
 	};
-	// Of a table: the one for @offset in the code that it is filed under.
+	// A table's entry for the place at @offset of a section with code.
 	struct Entry {
 		const Table *table;
 		size_t section, number, size;
@@ -83,7 +85,7 @@ public:
 
 		uint64_t start() const { return number * size; }
 	};
-	// Bytes of a section.
+	// A range of bytes of a section.
 	struct Range {
 		size_t section;
 		uint64_t start, size;
@@ -91,7 +93,7 @@ public:
 
 	Object object;
 	std::map<std::string, std::vector<size_t>>
-		functions; // the symbols of each, as Function::parts
+		functions; // by name: the symbols of the parts, in the order of Function::parts
 	std::map<size_t, std::vector<Entry>> entries; // by section with code
 	std::map<size_t, size_t> entry_size; // by section with entries
 	std::vector<std::vector<size_t>> inside; // by section: its symbols
@@ -105,9 +107,9 @@ public:
 	{
 		return symbol(index).section != SHN_UNDEF && symbol(index).section < SHN_LORESERVE;
 	}
-	// The symbol of that name which it defines.
+	// The symbol with this name that the object defines.
 	std::optional<size_t> find(const std::string &name) const;
-	// The symbol of the function that @index is a part of, or @index.
+	// The main part of the function to which the symbol @index belongs; for others, @index.
 	size_t main_part(size_t index) const;
 	Range range(size_t index) const
 	{
@@ -115,19 +117,23 @@ public:
 	}
 
 	std::span<const Relocation> relocations(const Range &range) const;
+	// The symbol to which @r of @section refers, and the offset from that symbol.
 	Place place(const Section &section, const Relocation &r) const;
-	// Instructions count from their end.
+	// The distance from the address field to the end of its instruction, from which the CPU
+	// counts; 0 if @r is not relative to an instruction.
 	static int64_t bias(const Section &section, const Relocation &r);
-	// Of an entry of .altinstructions: the instructions to put there.
+	// The replacement instructions of an entry of .altinstructions.
 	std::optional<Range> replacement(const Entry &entry) const;
 	bool traced(size_t function) const;
 	Function function(const std::string &name) const;
-	// What a relocation to a merged section leads to: a string with its end, or a constant.
+	// The contents of a merged section to which @r refers: a string with its NUL, or a
+	// constant.
 	std::string constant(const Section &section, const Relocation &r) const;
 	Piece piece(const Range &range, const Table *table = nullptr) const;
 
 private:
-	// Of which a function may have its own, and which tells nothing by its name.
+	// Whether the symbol is a constant whose name does not identify it, see is_private(). It is
+	// compared by value.
 	bool is_constant(size_t index) const;
 	void read_table(size_t index, const Table &table);
 	Reference reference(const Section &section, const Relocation &r, uint64_t start) const;

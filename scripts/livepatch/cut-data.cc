@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-// Data stays as the kernel has it, so PATCHED must not have other than STOCK.
+// The live patch does not change the kernel's data, so PATCHED must have the same data as STOCK.
 #include <algorithm>
 #include "cut.h"
 
 using std::map, std::string, std::vector;
 
-// The name without what counts lines and symbols of the source.
+// @name without line numbers, and without the numbers that the compiler appends.
 static string without_digits(string name)
 {
 	std::erase_if(name, [](char c) { return c >= '0' && c <= '9'; });
@@ -13,16 +13,16 @@ static string without_digits(string name)
 }
 
 namespace {
-// A section of which not the variables matter, but all.
-struct Whole {
+// A section that is compared as a whole, not by its variables.
+struct Whole_section {
 	Piece piece;
-	map<uint64_t, std::multiset<string>> names;
+	map<uint64_t, std::multiset<string>> names; // of its symbols, by offset
 
-	bool operator==(const Whole &) const = default;
+	bool operator==(const Whole_section &) const = default;
 };
 } // namespace
 
-// Whether the section has something in it that is none of its variables.
+// Whether the section has relocations, or bytes other than 0, outside its variables.
 static bool has_nameless(const Code &code, size_t index)
 {
 	const Section &section = code.section(index);
@@ -40,17 +40,17 @@ static bool has_nameless(const Code &code, size_t index)
 	return false;
 }
 
-// Those of @code that the kernel's link gathers, or the others that variables do not make up, by
-// name.
-static map<string, vector<Whole>> wholes(const Code &code, bool gathered)
+// The sections to compare as a whole, by name: those that the kernel's link collects or, if
+// @collected is false, other sections with data outside their variables.
+static map<string, vector<Whole_section>> whole_sections(const Code &code, bool collected)
 {
-	map<string, vector<Whole>> found;
+	map<string, vector<Whole_section>> found;
 	for (size_t i = 1; i < code.object.sections.size(); i++) {
 		const Section &section = code.section(i);
 		if (!is_data(section) || section.bytes.empty() ||
-		    is_gathered(section) != gathered || (!gathered && !has_nameless(code, i)))
+		    is_collected(section) != collected || (!collected && !has_nameless(code, i)))
 			continue;
-		Whole whole{ code.piece({ i, 0, section.bytes.size() }), {} };
+		Whole_section whole{ code.piece({ i, 0, section.bytes.size() }), {} };
 		for (Reference &reference : whole.piece.references)
 			reference.to = without_digits(reference.to);
 		for (size_t index : code.inside[i])
@@ -61,11 +61,11 @@ static map<string, vector<Whole>> wholes(const Code &code, bool gathered)
 	return found;
 }
 
-// How @ours differs from @theirs, which it is not.
+// The first difference between @ours and @theirs, which are not equal.
 static string difference(const Piece &ours, const Piece &theirs)
 {
 	if (ours.bytes.size() != theirs.bytes.size())
-		return "its size";
+		return "size";
 	for (size_t i = 0; i < ours.references.size() || i < theirs.references.size(); i++) {
 		if (i == theirs.references.size())
 			return "it points to " + ours.references[i].to;
@@ -76,15 +76,15 @@ static string difference(const Piece &ours, const Piece &theirs)
 			       theirs.references[i].to;
 	}
 	auto [our, their] = std::ranges::mismatch(ours.bytes, theirs.bytes);
-	return "its byte " + std::to_string(our - ours.bytes.begin());
+	return "byte " + std::to_string(our - ours.bytes.begin());
 }
 
-// A function that is replaced takes along its entries of the tables that are known. Others must
-// have none of it.
+// The module has the entries for its code in the tables that cut knows. No other table may have
+// entries for places in the code; pointers to functions are allowed.
 static void check_tables(const File &file, const Code &code)
 {
 	for (const Section &section : code.object.sections) {
-		if (!is_data(section) || !is_gathered(section))
+		if (!is_data(section) || !is_collected(section))
 			continue;
 		for (const Relocation &r : section.relocations) {
 			Code::Place to = code.place(section, r);
@@ -92,8 +92,8 @@ static void check_tables(const File &file, const Code &code)
 			bool start = to.symbol != NONE && code.main_part(to.symbol) == to.symbol &&
 				     to.offset == 0;
 			if (code.defines(r.symbol) && code.section(s.section).code() && !start)
-				die("%s: %s has an entry for a place in %s, and is of a kind that "
-				    "is not known here",
+				die("%s: section %s has an entry for a place in %s, and cut does "
+				    "not know this table",
 				    file.name.c_str(), section.name.c_str(),
 				    to.symbol == NONE ? code.section(s.section).name.c_str()
 						      : s.name.c_str());
@@ -107,17 +107,17 @@ void Cut::check_data() const
 		check_tables(file, file.stock);
 		check_tables(file, file.patched);
 		check_variables(file);
-		for (bool gathered : { true, false }) {
-			map<string, vector<Whole>> ours = wholes(file.patched, gathered),
-						   theirs = wholes(file.stock, gathered);
+		for (bool collected : { true, false }) {
+			auto ours = whole_sections(file.patched, collected),
+			     theirs = whole_sections(file.stock, collected);
 			for (const auto *these : { &ours, &theirs })
 				for (auto &[name, whole] : *these)
-					if ((gathered ||
+					if ((collected ||
 					     (ours.contains(name) && theirs.contains(name))) &&
 					    ours[name] != theirs[name] && !plan.keep.contains(name))
-						die("%s: %s differs, and stays as the kernel has "
-						    "it; say \"keep %s\" in the plan if that will "
-						    "do, and why",
+						die("%s: section %s differs, but the live patch "
+						    "does not change data; to accept that, add "
+						    "\"keep %s\" and the reason to the plan",
 						    file.name.c_str(), name.c_str(), name.c_str());
 		}
 	}
@@ -128,9 +128,9 @@ void Cut::check_variables(const File &file) const
 	for (auto &[group, theirs] : file.stock.variables) {
 		auto ours = file.patched.variables.find(group);
 		string base = unnumbered(file.stock.symbol(theirs[0]).name);
-		if (ours == file.patched.variables.end() || is_own(base) ||
+		if (ours == file.patched.variables.end() || is_private(base) ||
 		    plan.keep.contains(base) ||
-		    is_gathered(file.stock.section(file.stock.symbol(theirs[0]).section)))
+		    is_collected(file.stock.section(file.stock.symbol(theirs[0]).section)))
 			continue;
 		vector<Piece> values;
 		for (size_t index : ours->second)
@@ -139,8 +139,8 @@ void Cut::check_variables(const File &file) const
 			Piece value = file.stock.piece(file.stock.range(index));
 			auto same = std::ranges::find(values, value);
 			if (same == values.end())
-				die("%s: %s differs (%s), and stays as the kernel has it; say "
-				    "\"keep %s\" in the plan if that will do, and why",
+				die("%s: %s differs (%s), but the live patch does not change data; "
+				    "to accept that, add \"keep %s\" and the reason to the plan",
 				    file.name.c_str(), file.stock.symbol(index).name.c_str(),
 				    difference(values[0], value).c_str(), base.c_str());
 			values.erase(same);

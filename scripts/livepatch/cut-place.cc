@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-// Where PLAIN is in the kernel, and whether it is what the kernel has.
+// Finds the sections of PLAIN in the kernel, and checks that the kernel has the same contents
+// there.
 #include <algorithm>
 #include "cut.h"
 
@@ -14,31 +15,33 @@ std::optional<uint64_t> File::address(const string &symbol) const
 std::optional<uint64_t> File::address(size_t symbol) const
 {
 	const Symbol &s = plain.symbol(symbol);
-	// Another file may have a stronger one.
+	// A symbol of another file may override a weak one.
 	if (s.bind == STB_WEAK)
 		return address(s.name);
 	auto it = base.find(s.section);
 	return it == base.end() ? std::nullopt : std::optional(it->second + s.value);
 }
 
-std::optional<size_t> File::theirs(size_t symbol) const
+std::optional<size_t> File::counterpart(size_t symbol) const
 {
 	const Symbol &s = patched.symbol(symbol);
 	auto ours = patched.variables.find(group(s.name));
 	if (ours == patched.variables.end())
 		return plain.find(s.name);
 	auto theirs = plain.variables.find(ours->first);
-	if (is_own(unnumbered(s.name)) || theirs == plain.variables.end())
+	if (is_private(unnumbered(s.name)) || theirs == plain.variables.end())
 		return {};
 	if (ours->second.size() != theirs->second.size())
-		die("%s: %s is one of %zu static variables of functions, and the kernel has %zu of "
-		    "that name: which is new?",
+		die("%s: %s cannot be matched: functions of the patched source have %zu static "
+		    "variables of this name, and the kernel has %zu; rename the new ones",
 		    name.c_str(), s.name.c_str(), ours->second.size(), theirs->second.size());
 	if (ours->second.size() > 1)
-		die("%s: which %s of the kernel's is it?", name.c_str(), s.name.c_str());
+		die("%s: %s cannot be matched: the kernel has %zu static variables of this name",
+		    name.c_str(), s.name.c_str(), theirs->second.size());
 	const Symbol &their = plain.symbol(theirs->second[0]);
 	if (s.size != their.size || s.type != their.type)
-		die("%s: %s is of another size than the kernel's", name.c_str(), s.name.c_str());
+		die("%s: %s does not have the size and type of the kernel's variable", name.c_str(),
+		    s.name.c_str());
 	return theirs->second[0];
 }
 
@@ -52,7 +55,8 @@ string File::name_at(size_t section, uint64_t offset) const
 
 void File::place(const Kernel &kernel)
 {
-	// A section of code is where most of its functions say.
+	// Each function whose name occurs once in the kernel gives the address of its section. A
+	// symbol of another file may have that name, so take the address that most functions give.
 	for (size_t i = 1; i < plain.object.sections.size(); i++) {
 		map<uint64_t, int> votes;
 		for (const Symbol &s : plain.object.symbols)
@@ -65,11 +69,11 @@ void File::place(const Kernel &kernel)
 				  })->first;
 	}
 	if (base.empty())
-		die("%s: the kernel has none of its functions", name.c_str());
+		die("%s: the kernel's symbols have none of its functions", name.c_str());
 
 	find_alternatives(kernel);
 
-	// What is found refers to more.
+	// The references of each section that is found give the addresses of further sections.
 	std::set<size_t> done;
 	for (size_t before = 0; before != base.size();) {
 		before = base.size();
@@ -82,7 +86,8 @@ void File::place(const Kernel &kernel)
 	}
 }
 
-// Nothing refers to the alternatives. Their first entry is for code that was found.
+// No relocation refers to .altinstructions, so search the kernel's section for the first entry of
+// ours, which is for code at a known address.
 void File::find_alternatives(const Kernel &kernel)
 {
 	for (size_t i = 1; i < plain.object.sections.size(); i++) {
@@ -94,8 +99,8 @@ void File::find_alternatives(const Kernel &kernel)
 		auto at = base.find(code.section);
 		std::optional<Kernel::Contents> all = kernel.contents(ALTERNATIVES);
 		if (at == base.end() || !all || first.offset || !first.relative())
-			die("%s: its alternatives are of a kind that is not known here",
-			    name.c_str());
+			die("%s: section %s has an unknown format", name.c_str(),
+			    section.name.c_str());
 		for (size_t there = 0; there + section.bytes.size() <= all->bytes.size(); there++) {
 			uint32_t value;
 			memcpy(&value, &all->bytes[there], sizeof value);
@@ -106,7 +111,8 @@ void File::find_alternatives(const Kernel &kernel)
 			}
 		}
 		if (!base.contains(i))
-			die("%s: the kernel has none of its alternatives", name.c_str());
+			die("%s: section %s is not in the kernel", name.c_str(),
+			    section.name.c_str());
 	}
 }
 
@@ -115,19 +121,20 @@ void File::compare(size_t index, const Kernel &kernel) const
 	const Section &section = plain.object.sections[index];
 	std::span<const unsigned char> there = kernel.at(base.at(index), section.bytes.size());
 	if (there.size() != section.bytes.size())
-		die("%s: the kernel has no such section: %s", name.c_str(), section.name.c_str());
+		die("%s: section %s is not in the kernel", name.c_str(), section.name.c_str());
 	vector<unsigned char> ours = section.bytes, theirs(there.begin(), there.end());
 	for (const Relocation &r : section.relocations)
 		for (size_t b = r.offset; b < r.offset + r.width(); b++)
 			ours[b] = theirs[b] = 0;
 	auto [our, their] = std::ranges::mismatch(ours, theirs);
 	if (our != ours.end() && section.name != BTF_IDS)
-		die("%s: %s is not what the kernel has; is this another compiler, "
-		    "source or configuration?",
+		die("%s: %s is not the same as in the kernel; compile with the kernel's compiler, "
+		    "source and configuration",
 		    name.c_str(), name_at(index, our - ours.begin()).c_str());
 }
 
-// What the link merges has no known place: @r leads to @target, which must have the same contents.
+// The linker merges equal constants, so a merged section has no single address in the kernel. Only
+// check that the kernel has the same constant at @target, to which its counterpart of @r refers.
 void File::compare_merged(size_t index, const Relocation &r, uint64_t target,
 			  const Kernel &kernel) const
 {
@@ -136,14 +143,15 @@ void File::compare_merged(size_t index, const Relocation &r, uint64_t target,
 	std::span<const unsigned char> there =
 		kernel.at(target + Code::bias(section, r), ours.size());
 	if (!std::ranges::equal(there, ours, {}, {}, [](char c) { return (unsigned char)c; }))
-		die("%s: %s refers to %s, and the kernel's does not", name.c_str(),
+		die("%s: %s refers to %s, but in the kernel it does not", name.c_str(),
 		    name_at(index, r.offset).c_str(),
 		    plain.section(plain.symbol(r.symbol).section).flags & SHF_STRINGS
 			    ? ('"' + ours.substr(0, ours.size() - 1) + '"').c_str()
-			    : "another constant");
+			    : "a constant");
 }
 
-// Where the kernel's section leads is where that is which ours refers to.
+// In the kernel, the relocations of the section are resolved. Records the address to which each of
+// them refers, as that of our symbol or section. All references to one of them must agree.
 void File::follow(size_t index, const Kernel &kernel)
 {
 	const Section &section = plain.object.sections[index];
@@ -154,12 +162,12 @@ void File::follow(size_t index, const Kernel &kernel)
 			continue;
 		uint32_t value;
 		memcpy(&value, &there[r.offset], sizeof value);
-		// The kernel is in the last 2 GiB.
+		// The kernel is in the last 2 GiB of the address space, so extend the sign.
 		uint64_t target =
 			(int32_t)((r.relative() ? start + r.offset : 0) + value - r.addend);
 		const Symbol &s = plain.symbol(r.symbol);
 		uint64_t *known;
-		// Another file may have a stronger one.
+		// A symbol of another file may override a weak one.
 		if (s.section == SHN_UNDEF || s.bind == STB_WEAK)
 			known = &external.try_emplace(s.name, target).first->second;
 		else if (s.section >= SHN_LORESERVE)
@@ -170,8 +178,8 @@ void File::follow(size_t index, const Kernel &kernel)
 		} else
 			known = &base.try_emplace(s.section, target -= s.value).first->second;
 		if (!same_address(*known, target))
-			die("%s: %s refers to another %s than the kernel's does", name.c_str(),
-			    name_at(index, r.offset).c_str(),
+			die("%s: %s refers to %s, but in the kernel it refers to another symbol",
+			    name.c_str(), name_at(index, r.offset).c_str(),
 			    s.name.empty() ? plain.object.sections[s.section].name.c_str()
 					   : s.name.c_str());
 	}

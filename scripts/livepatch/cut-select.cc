@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
-// Which functions are replaced, copied and added.
+// Decides which functions are replaced, copied and added.
 #include "cut.h"
 
 using std::string, std::vector;
 
-vector<string> File::with(Fate fate) const
+vector<string> File::functions_with(Action action) const
 {
 	vector<string> names;
 	for (auto &[name, parts] : patched.functions)
-		if (this->fate(parts[0]) == fate)
+		if (this->action(parts[0]) == action)
 			names.push_back(name);
 	return names;
 }
@@ -27,7 +27,8 @@ Cut::Cut(const Kernel &kernel, const Plan &plan, const std::map<string, bool> &e
 						    Id{ &file, file.patched.main_part(i) });
 }
 
-// What a symbol of @file's PATCHED is: that file's own, or another's that it sees.
+// The function or variable that @symbol of @file's PATCHED refers to. If @file does not define it,
+// another file of the plan may.
 Id Cut::resolve(File &file, size_t symbol) const
 {
 	if (!file.patched.defines(symbol))
@@ -39,46 +40,49 @@ Id Cut::resolve(File &file, size_t symbol) const
 // Whether @symbol, of any compilation of @file, is a part of @id.
 bool Cut::is(const File &file, const Symbol &symbol, const Id &id)
 {
-	return whole(symbol.name) == id.name() &&
+	return without_cold(symbol.name) == id.name() &&
 	       (symbol.section == SHN_UNDEF ? !id.local() : &file == id.file);
 }
 
-Home Cut::home(const Id &id) const
+Location Cut::locate(const Id &id) const
 {
 	const File &file = *id.file;
-	Home home{ id.name(), 0, id.local() };
-	std::optional<uint64_t> address, global = kernel.global(home.name);
+	Location location{ id.name(), 0, id.local() };
+	std::optional<uint64_t> address, global = kernel.global(location.name);
 	std::optional<size_t> theirs;
 	if (file.patched.defines(id.symbol))
-		theirs = file.theirs(id.symbol);
-	else if (!(address = file.address(home.name)))
-		// The patch may take a function out of the file, and still name it.
-		theirs = file.plain.find(home.name);
+		theirs = file.counterpart(id.symbol);
+	else if (!(address = file.address(location.name)))
+		// A patch may remove a function from this file and still refer to it.
+		theirs = file.plain.find(location.name);
 	if (theirs) {
-		home.name = file.plain.symbol(*theirs).name;
-		home.local = file.plain.symbol(*theirs).bind == STB_LOCAL;
+		location.name = file.plain.symbol(*theirs).name;
+		location.local = file.plain.symbol(*theirs).bind == STB_LOCAL;
 		address = file.address(*theirs);
-		if (home.local && !id.local() && global)
-			die("%s: which %s is it, the static one of the file or the other?",
-			    file.name.c_str(), home.name.c_str());
+		if (location.local && !id.local() && global)
+			die("%s: %s is ambiguous: the kernel has a static symbol of this file and "
+			    "a global one with this name",
+			    file.name.c_str(), location.name.c_str());
 	}
-	if (!address && !home.local)
+	if (!address && !location.local)
 		address = global;
 	if (!address)
-		die("%s: the kernel's code does not tell where %s is, and %s", file.name.c_str(),
-		    home.name.c_str(),
-		    home.local ? "it is static" : "the kernel has no such global symbol");
-	home.address = *address;
-	return home;
+		die("%s: the address of %s is unknown: the kernel's code in this file does not "
+		    "refer to it, and %s",
+		    file.name.c_str(), location.name.c_str(),
+		    location.local ? "it is static"
+				   : "there is not exactly one global symbol of this name");
+	location.address = *address;
+	return location;
 }
 
 unsigned Cut::position(const Id &id) const
 {
-	Home home = this->home(id);
-	std::optional<unsigned> position = kernel.position(home.name, home.address);
+	Location location = this->locate(id);
+	std::optional<unsigned> position = kernel.position(location.name, location.address);
 	if (!position)
-		die("%s: the kernel's list of symbols has no %s at %#lx", id.file->name.c_str(),
-		    home.name.c_str(), home.address);
+		die("%s: the kernel's symbols have no %s at %#lx", id.file->name.c_str(),
+		    location.name.c_str(), location.address);
 	return *position;
 }
 
@@ -94,36 +98,37 @@ void Cut::select()
 			change(function_of(file, name));
 
 	for (File &file : files) {
-		// What is global is for another file, or for the module.
+		// A new global function is called by another file or by main.c.
 		for (auto &[name, parts] : file.patched.functions)
 			if (Id id{ &file, parts[0] }; id.get().bind == STB_GLOBAL && id.is_new())
 				add(id);
-		for (Fate fate : { Fate::REPLACED, Fate::COPIED })
-			for (const string &name : file.with(fate))
+		for (Action action : { Action::REPLACE, Action::COPY })
+			for (const string &name : file.functions_with(action))
 				add_referenced(function_of(file, name));
 	}
 }
 
-// @function is not to be as the kernel has it.
+// Replaces @function, or copies it and replaces its callers, unless the plan keeps it.
 void Cut::change(const Id &function)
 {
 	const string &name = function.name();
 	File &file = *function.file;
-	if (plan.keep.contains(name) || function.fate() != Fate::KERNELS || function.is_new())
+	if (plan.keep.contains(name) || function.action() != Action::KEEP || function.is_new())
 		return;
 	if (file.patched.section(function.get().section).name.starts_with(".init"))
-		die("%s: %s has run when the module is loaded; say \"keep\" in the plan, and why",
-		    file.name.c_str(), name.c_str());
+		die("%s: %s runs during boot, before the module is loaded; add \"keep %s\" and the "
+		    "reason to the plan",
+		    file.name.c_str(), name.c_str(), name.c_str());
 	if (name.find('.') == string::npos && file.stock.traced(file.stock.functions.at(name)[0]) &&
 	    !plan.copy.contains(name)) {
-		file.fates[function.symbol] = Fate::REPLACED;
+		file.actions[function.symbol] = Action::REPLACE;
 	} else {
-		file.fates[function.symbol] = Fate::COPIED;
+		file.actions[function.symbol] = Action::COPY;
 		change_callers(function);
 	}
 }
 
-// All that refers to @function, which the kernel goes on to have as it was.
+// Changes all functions that refer to @function, because the kernel's @function is not replaced.
 void Cut::change_callers(const Id &function)
 {
 	for (File &file : files) {
@@ -156,7 +161,7 @@ void Cut::check_pointers(const File &file, const Id &function) const
 		for (const Relocation &r : section.relocations) {
 			Code::Place to = file.stock.place(section, r);
 			if (to.symbol != NONE && is(file, file.stock.symbol(to.symbol), function))
-				die("%s: %s points to %s, which cannot be replaced",
+				die("%s: section %s points to %s, which is copied, not replaced",
 				    file.name.c_str(), section.name.c_str(),
 				    function.name().c_str());
 		}
@@ -165,11 +170,11 @@ void Cut::check_pointers(const File &file, const Id &function) const
 
 void Cut::add(const Id &function)
 {
-	if (function.file->fates.try_emplace(function.symbol, Fate::ADDED).second)
+	if (function.file->actions.try_emplace(function.symbol, Action::ADD).second)
 		add_referenced(function);
 }
 
-// What is new, as far as @function needs it.
+// Adds the new functions that @function refers to.
 void Cut::add_referenced(const Id &function)
 {
 	File &file = *function.file;

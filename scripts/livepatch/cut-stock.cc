@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
-// STOCK must differ from PLAIN only in having a section for each function. Then STOCK, and PATCHED
-// with it, inlines what the kernel inlines.
+// Checks that STOCK differs from PLAIN only in having a section for each function. If so, the
+// options do not change what the compiler inlines, and PATCHED inlines the same functions as the
+// kernel.
 #include <algorithm>
 #include "cut.h"
 
 using std::map, std::set, std::string, std::vector;
 
 namespace {
-// One part of a function, in both.
+// One part of a function, in plain and in stock.
 class Part {
 	const Code &plain, &stock;
 	const Code::Range ours, theirs; // of plain, of stock
@@ -24,7 +25,7 @@ public:
 	{
 	}
 
-	// The first thing that differs; empty if there is none.
+	// The first difference, as text; empty if there is none.
 	string difference();
 
 private:
@@ -42,7 +43,7 @@ private:
 	bool leads_to(const Relocation &r, size_t section, int64_t offset) const;
 	bool same(const Relocation &r, const Relocation &their) const;
 	struct Transfers {
-		map<string, size_t> far, brief; // how often
+		map<string, size_t> rel32, rel8; // number of times, by function
 
 		static size_t count(const string &name, const map<string, size_t> &times)
 		{
@@ -57,7 +58,7 @@ private:
 };
 } // namespace
 
-// objtool makes a NOP of a static branch that is off.
+// In plain, objtool has replaced the jumps of static branches that are off with NOPs.
 void Part::mask_branches(map<uint64_t, const Relocation *> &their_references)
 {
 	constexpr unsigned char SHORT[] = { 0x66, 0x90 }, LONG[] = { 0x0f, 0x1f, 0x44, 0, 0 };
@@ -82,7 +83,7 @@ void Part::mask_branches(map<uint64_t, const Relocation *> &their_references)
 	}
 }
 
-// Whether @offset in @section of plain is where @r of stock leads.
+// Whether @r of stock refers to the symbol at @offset in @section of plain.
 bool Part::leads_to(const Relocation &r, size_t section, int64_t offset) const
 {
 	const Symbol &to = stock.symbol(r.symbol);
@@ -98,12 +99,12 @@ bool Part::leads_to(const Relocation &r, size_t section, int64_t offset) const
 	};
 	if (to.type != STT_SECTION)
 		return same(r.symbol);
-	// Data without a symbol cannot be matched here. compare() and check_data() have it.
+	// Data without a symbol cannot be matched here. compare() and check_data() check it.
 	return stock.inside[to.section].empty() ||
 	       std::ranges::any_of(stock.inside[to.section], same);
 }
 
-// @r of plain and @their of stock.
+// Whether @r of plain and @their of stock refer to the same symbol or constant.
 bool Part::same(const Relocation &r, const Relocation &their) const
 {
 	const Symbol &s = plain.symbol(r.symbol), &t = stock.symbol(their.symbol);
@@ -118,7 +119,7 @@ bool Part::same(const Relocation &r, const Relocation &their) const
 	return leads_to(their, s.section, s.value + r.addend);
 }
 
-// Jumps and calls from here to other functions of the section, which need no relocation.
+// Counts the jumps and calls to other functions of the same section, which have no relocations.
 Part::Transfers Part::transfers() const
 {
 	const Section &section = plain.section(ours.section);
@@ -136,7 +137,7 @@ Part::Transfers Part::transfers() const
 			return;
 		for (size_t i : plain.inside[ours.section])
 			if (plain.symbol(i).value == to && plain.symbol(i).type == STT_FUNC)
-				(width == 1 ? found.brief : found.far)[plain.symbol(i).name]++;
+				(width == 1 ? found.rel8 : found.rel32)[plain.symbol(i).name]++;
 	};
 	for (uint64_t at = ours.start; at + 2 <= ours.start + ours.size; at++) {
 		unsigned char opcode = section.bytes[at];
@@ -151,9 +152,9 @@ Part::Transfers Part::transfers() const
 	return found;
 }
 
-// In PLAIN the assembler may make a short jump of a tail call to a function of the same section.
-// The code behind it moves then, so compare the references in their order, the calls, and roughly
-// the size.
+// In plain the assembler may shorten the jump of a tail call to a function in the same section,
+// which moves the code behind it. So compare the references in their order, the number of calls of
+// each function, and roughly the size.
 string Part::difference_in_references() const
 {
 	const Transfers transfers = this->transfers();
@@ -182,23 +183,23 @@ string Part::difference_in_references() const
 	}
 	if (next != our_references.end())
 		return "it does not refer to " + plain.symbol((*next)->symbol).name;
-	// Other bytes may look like a short jump, but hardly like a long one.
-	size_t brief = 0;
+	// Other bytes may look like a jump with an 8-bit offset, but hardly like one with 32 bits.
+	size_t shortened = 0;
 	for (auto &[name, times] : others) {
-		size_t far = transfers.count(name, transfers.far);
-		if (times < far || times > far + transfers.count(name, transfers.brief))
-			return "how often it calls " + name;
-		brief += times - far;
+		size_t rel32 = transfers.count(name, transfers.rel32);
+		if (times < rel32 || times > rel32 + transfers.count(name, transfers.rel8))
+			return "the number of calls of " + name;
+		shortened += times - rel32;
 	}
-	for (auto &[name, times] : transfers.far)
+	for (auto &[name, times] : transfers.rel32)
 		if (!others.contains(name))
 			return "it does not call " + name;
 	constexpr uint64_t SAVED = 4, ALIGNMENT = 16;
 	uint64_t size = std::max(ours.size, theirs.size) - std::min(ours.size, theirs.size);
-	return brief && size < brief * SAVED + ALIGNMENT ? "" : "its instructions";
+	return shortened && size < shortened * SAVED + ALIGNMENT ? "" : "its instructions";
 }
 
-// A jump of stock that objtool made a NOP of in plain.
+// Whether @r of stock is the jump of a static branch, which may be a NOP in plain.
 bool Part::is_static_branch(const Relocation &r) const
 {
 	auto entries = stock.entries.find(theirs.section);
@@ -233,7 +234,7 @@ string Part::difference_in_bytes()
 			equal = same(*ours_at->second, *r);
 			our_references.erase(ours_at);
 		} else {
-			// What is in the same section needs no relocation.
+			// In plain, a reference within the section has no relocation.
 			int32_t value = 0;
 			bool filled = r->relative() && r->width() == sizeof value &&
 				      at + sizeof value <= our_bytes.size();
@@ -243,11 +244,11 @@ string Part::difference_in_bytes()
 				leads_to(*r, ours.section, int64_t(ours.start + at) + value);
 		}
 		if (!equal)
-			return "what it refers to at " + std::to_string(at);
+			return "the reference at offset " + std::to_string(at);
 		mask(at, r->width());
 	}
 	if (!our_references.empty())
-		return "what it refers to at " + std::to_string(our_references.begin()->first);
+		return "the reference at offset " + std::to_string(our_references.begin()->first);
 	return our_bytes == their_bytes ? "" : "its instructions";
 }
 
@@ -256,18 +257,19 @@ void File::check_stock() const
 	constexpr char HOW[] = "so cut cannot tell what the kernel inlines";
 	for (auto &[function, parts] : plain.functions)
 		if (!stock.functions.contains(function))
-			die("%s: there is no %s with -ffunction-sections, %s", name.c_str(),
-			    function.c_str(), HOW);
+			die("%s: %s does not exist if compiled with -ffunction-sections, %s",
+			    name.c_str(), function.c_str(), HOW);
 	for (auto &[function, parts] : stock.functions) {
 		auto theirs = plain.functions.find(function);
 		if (theirs == plain.functions.end() || theirs->second.size() != parts.size())
-			die("%s: there is no such %s without -ffunction-sections, %s", name.c_str(),
-			    function.c_str(), HOW);
+			die("%s: %s does not exist, or is not split in the same way, if compiled "
+			    "without -ffunction-sections, %s",
+			    name.c_str(), function.c_str(), HOW);
 		for (size_t i = 0; i < parts.size(); i++) {
 			string differs =
 				Part(plain, stock, theirs->second[i], parts[i]).difference();
 			if (!differs.empty())
-				die("%s: %s is another with -ffunction-sections (%s), %s",
+				die("%s: %s differs if compiled with -ffunction-sections (%s), %s",
 				    name.c_str(), function.c_str(), differs.c_str(), HOW);
 		}
 	}

@@ -6,18 +6,18 @@
 #include <string_view>
 #include "elf.h"
 
-// Sections with an entry for each of many places in the code, with so many @relocations, the same
-// number of bytes each: @size, if that is what tells kernels apart. The first relocation of an
-// entry says which place; what is @masked, as a line number, does not make a difference. With
-// @prefix the name goes on.
+// A section whose entries describe places in the code. All entries have the same size and the same
+// number of relocations; the first relocation is the place.
 struct Table {
 	std::string_view name;
-	size_t relocations, masked_at = 0, masked = 0, size = 0;
-	bool prefix = false;
+	size_t relocations; // of each entry
+	size_t masked_at = 0, masked = 0; // offset and size of a part that is not compared
+	size_t size = 0; // of an entry, if the kernel has more than one format; otherwise 0
+	bool prefix = false; // the section's name begins with @name
 };
 constexpr Table TABLES[] = {
 	{ "__jump_table", 3 },
-	{ "__bug_table", 2, 8, 2, 12 },
+	{ "__bug_table", 2, 8, 2, 12 }, // the line number is not compared
 	{ "__bug_table", 3, 12, 2, 16 }, // with the format of a WARN()
 	{ "__ex_table", 2 },
 	{ "__mcount_loc", 1 },
@@ -29,7 +29,7 @@ constexpr Table TABLES[] = {
 	{ ".retpoline_sites", 1 },
 	{ ".static_call_sites", 2 },
 	{ ".orc_unwind_ip", 1 },
-	// What objtool goes by, where it has not been at the object yet.
+	// Annotations for objtool, in objects that it has not processed yet.
 	{ ".discard.reachable", 1 },
 	{ ".discard.unreachable", 1 },
 	{ ".discard.retpoline_safe", 1 },
@@ -44,7 +44,7 @@ constexpr std::string_view ALTERNATIVES = ".altinstructions",
 			   REPLACEMENTS = ".altinstr_replacement", MCOUNT = "__mcount_loc",
 			   ORC_IP = ".orc_unwind_ip", ORC = ".orc_unwind", JUMPS = "__jump_table",
 			   DISCARDED = ".discard";
-constexpr size_t ORC_ENTRY = 6; // of .orc_unwind, one for each of .orc_unwind_ip
+constexpr size_t ORC_ENTRY = 6; // size of an entry of .orc_unwind, one for each of .orc_unwind_ip
 
 inline const Table *table_of(const Section &section)
 {
@@ -56,33 +56,34 @@ inline const Table *table_of(const Section &section)
 	return table == std::end(TABLES) ? nullptr : table;
 }
 
-// Where data has no other meaning than the variables that are in it. What is in other sections the
-// kernel's link gathers from all files, for the kernel to go through.
+// Sections that only contain variables. The kernel's link collects all other data sections from all
+// files, as arrays that the kernel iterates over.
 constexpr std::string_view DATA[] = { ".data",	      ".bss",	    ".rodata",	".init.data",
 				      ".init.rodata", ".exit.data", ".ref.data" };
 
-inline bool is_gathered(const Section &section)
+inline bool is_collected(const Section &section)
 {
 	return std::ranges::none_of(
 		DATA, [&](std::string_view name) { return section.name.starts_with(name); });
 }
 
-// The kernel's build fills these in once it is linked (resolve_btfids).
+// The kernel's build fills in this section after the link (resolve_btfids).
 constexpr std::string_view BTF_IDS = ".BTF_ids";
-// Lists the padding before each function. The padding has no symbol, and the list is not used.
-constexpr std::string_view ROOM = "__patchable_function_entries";
+// Lists the padding before each function. The padding has no symbol, and cut ignores the list.
+constexpr std::string_view PADDING = "__patchable_function_entries";
 
-// Static variables of a function, or tables that the compiler made of its code. It may have its
-// own.
-constexpr std::string_view OWN[] = { "__func__", "__already_done",	"__warned",
-				     "__key",	 "__PRETTY_FUNCTION__", "CSWTCH" };
+// Static variables of functions, and tables that the compiler generates from their code. The module
+// has its own copies.
+constexpr std::string_view PRIVATE[] = { "__func__", "__already_done",	    "__warned",
+					 "__key",    "__PRETTY_FUNCTION__", "CSWTCH" };
 
-inline bool is_own(std::string_view unnumbered)
+inline bool is_private(std::string_view unnumbered)
 {
-	return std::ranges::find(OWN, unnumbered) != std::end(OWN);
+	return std::ranges::find(PRIVATE, unnumbered) != std::end(PRIVATE);
 }
 
-// Data for UBSAN's reports. Its symbols are numbered, so it can differ like the variables above.
+// Data for UBSAN's reports, with symbols that are numbered differently in each compilation. The
+// module has its own copies.
 constexpr std::string_view UBSAN = ".data..Lubsan_";
 
 inline bool is_ubsan(const Section &section)
@@ -90,10 +91,10 @@ inline bool is_ubsan(const Section &section)
 	return section.name.starts_with(UBSAN);
 }
 
-// Data that is compared for itself: not code, nor what belongs to the code that refers to it.
+// Whether data is compared separately: it is neither code nor compared with the code that uses it.
 inline bool is_data(const Section &section)
 {
 	return section.flags & SHF_ALLOC && !section.code() && !section.merged() &&
 	       !table_of(section) && !is_ubsan(section) && section.name != ORC &&
-	       section.name != ROOM && !section.name.starts_with(DISCARDED);
+	       section.name != PADDING && !section.name.starts_with(DISCARDED);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-// The object for the module: code that is replaced, copied or new, with its entries in tables.
+// Writes the object for the module: replaced, copied and new functions, and their table entries.
 #include <algorithm>
 #include "cut.h"
 
@@ -14,18 +14,18 @@ class Writer {
 	const Object &from;
 	Object out;
 
-	// Bytes that are in @to, a section of @out, without their relocations yet.
+	// Bytes of @from that were copied to section @to of @out, but not their relocations yet.
 	struct Taken {
 		Code::Range range;
 		size_t to;
 	};
 	vector<Taken> taken;
-	// From sections and symbols of @from, and names, to those of @out.
+	// Sections and symbols of @out, by the index or name in @from.
 	map<size_t, size_t> sections, section_symbols, symbols, tables;
-	map<pair<size_t, size_t>, size_t> entry_symbols; // by section and number
+	map<pair<size_t, size_t>, size_t> entry_symbols; // by section and number of the entry
 	map<string, size_t> undefined;
-	// In REPLACEMENTS, which has those of all the file: start and size of those for the code in
-	// @out.
+	// Start and size in REPLACEMENTS of the replacement instructions for the code in @out. The
+	// section also has those for the rest of the file.
 	set<pair<uint64_t, uint64_t>> replacements;
 
 public:
@@ -54,14 +54,14 @@ private:
 
 	Relocation convert(const Section &section, const Relocation &r);
 	size_t undefined_symbol(const string &name);
-	size_t kernels(const Id &id);
+	size_t kernel_symbol(const Id &id);
 	size_t section_symbol(size_t index);
 	size_t entry_symbol(size_t section, size_t number);
 	size_t take_symbol(size_t index, size_t section, uint64_t value);
 	size_t function(size_t index);
 	size_t variable(size_t index);
-	size_t others(const Id &id, bool pointer);
-	size_t kernels_code(const Id &id, bool pointer);
+	size_t other_files_symbol(const Id &id, bool pointer);
+	size_t kernel_code(const Id &id, bool pointer);
 };
 
 Object Cut::write(File &file) const
@@ -71,9 +71,9 @@ Object Cut::write(File &file) const
 
 Object Writer::write()
 {
-	take_functions(); // all the code there will be
+	take_functions(); // all code of @out
 	find_replacements();
-	convert_taken(); // and the data that it uses
+	convert_taken(); // also takes the data that the code uses
 	copy_tables();
 	convert_taken();
 	check_entries();
@@ -82,8 +82,8 @@ Object Writer::write()
 
 void Writer::take_functions()
 {
-	for (Fate fate : { Fate::REPLACED, Fate::COPIED, Fate::ADDED })
-		for (const string &name : file.with(fate))
+	for (Action action : { Action::REPLACE, Action::COPY, Action::ADD })
+		for (const string &name : file.functions_with(action))
 			for (size_t part : code.functions.at(name))
 				function(part);
 }
@@ -124,7 +124,7 @@ size_t Writer::take_whole(size_t index)
 	return it->second;
 }
 
-// What this takes is converted, too.
+// Converts the relocations of everything that was taken, including what is taken meanwhile.
 void Writer::convert_taken()
 {
 	while (!taken.empty()) {
@@ -137,14 +137,15 @@ void Writer::convert_taken()
 				converted.offset -= range.start;
 				out.sections[to].relocations.push_back(converted);
 			}
-		// Without what they refer to the others are nonsense, which objtool reads.
+		// objtool decodes all replacement instructions, but the unused ones are invalid
+		// without their relocations.
 		for (uint64_t i = 0; i < range.size; i++)
 			if (!wanted(section, range.start + i))
 				out.sections[to].bytes[i] = NOP;
 	}
 }
 
-// The entries of the tables for the code that was taken.
+// Copies the table entries for the code that was taken.
 void Writer::copy_tables()
 {
 	for (auto [index, to] : map(sections)) {
@@ -160,7 +161,7 @@ void Writer::copy_entry(size_t index, const Code::Entry &entry)
 {
 	const Section &table = from.sections[entry.section];
 	if (entry.table->prefix)
-		die("%s: %s has an entry in %s, which a module cannot have", file.name.c_str(),
+		die("%s: %s has an entry in %s, which modules do not support", file.name.c_str(),
 		    from.sections[index].name.c_str(), table.name.c_str());
 	size_t to = extend_table(entry.section, entry.number, entry.size);
 	size_t at = out.sections[to].bytes.size() - entry.size;
@@ -171,7 +172,8 @@ void Writer::copy_entry(size_t index, const Code::Entry &entry)
 	}
 	for (Relocation r : code.relocations({ entry.section, entry.start(), entry.size })) {
 		uint64_t inside = r.offset - entry.start();
-		// objtool wants the section, which was taken as it is.
+		// objtool requires a reference to the section. It was taken as a whole, so offsets
+		// are the same.
 		if (table.name.starts_with(DISCARDED))
 			r = { 0, r.type, section_symbol(index), (int64_t)entry.offset };
 		else
@@ -182,8 +184,8 @@ void Writer::copy_entry(size_t index, const Code::Entry &entry)
 	if (table.name == ORC_IP) {
 		auto orc = std::ranges::find(from.sections, ORC, &Section::name);
 		if (orc == from.sections.end())
-			die("%s: %s is without %s", file.name.c_str(), table.name.c_str(),
-			    ORC.data());
+			die("%s: there is a section %s, but no %s", file.name.c_str(),
+			    table.name.c_str(), ORC.data());
 		extend_table(orc - from.sections.begin(), entry.number, ORC_ENTRY);
 	}
 }
@@ -199,8 +201,8 @@ size_t Writer::extend_table(size_t index, size_t number, size_t size)
 		it->second = out.add(std::move(empty));
 	}
 	if (table.bytes.size() < (number + 1) * size)
-		die("%s: %s is of a kind that is not known here", file.name.c_str(),
-		    table.name.c_str());
+		die("%s: section %s has an unknown format: it ends before entry %zu of %zu bytes",
+		    file.name.c_str(), table.name.c_str(), number, size);
 	vector<unsigned char> &bytes = out.sections[it->second].bytes;
 	auto start = table.bytes.begin() + number * size;
 	bytes.insert(bytes.end(), start, start + size);
@@ -211,8 +213,10 @@ void Writer::check_entries() const
 {
 	for (auto &[entry, symbol] : entry_symbols)
 		if (out.symbols[symbol].section == SHN_UNDEF)
-			die("%s: an entry of %s is used by code that it is not about",
-			    file.name.c_str(), from.sections[entry.first].name.c_str());
+			die("%s: entry %zu of section %s is for code that is not in the module, "
+			    "but the module uses it",
+			    file.name.c_str(), entry.second,
+			    from.sections[entry.first].name.c_str());
 }
 
 size_t Writer::undefined_symbol(const string &name)
@@ -223,22 +227,23 @@ size_t Writer::undefined_symbol(const string &name)
 	return it->second;
 }
 
-size_t Writer::kernels(const Id &id)
+size_t Writer::kernel_symbol(const Id &id)
 {
-	Home home = cut.home(id);
-	if (auto it = cut.exported.find(home.name);
-	    !home.local && it != cut.exported.end() && it->second)
-		return undefined_symbol(home.name);
-	return undefined_symbol(".klp.sym.vmlinux." + home.name + ',' +
+	Location location = cut.locate(id);
+	if (auto it = cut.exported.find(location.name);
+	    !location.local && it != cut.exported.end() && it->second)
+		return undefined_symbol(location.name);
+	return undefined_symbol(".klp.sym.vmlinux." + location.name + ',' +
 				std::to_string(cut.position(id)));
 }
 
-// A symbol for the whole section.
+// Takes the whole section, and returns its section symbol.
 size_t Writer::section_symbol(size_t index)
 {
 	const Section &section = from.sections[index];
 	if (section.flags & SHF_WRITE && !section.code() && !is_ubsan(section))
-		die("%s: something nameless in %s is used, which may be the kernel's",
+		die("%s: a function of the module uses data in section %s that has no symbol, so "
+		    "cut cannot find it in the kernel",
 		    file.name.c_str(), section.name.c_str());
 	auto [it, added] = section_symbols.try_emplace(index, 0);
 	if (added)
@@ -247,7 +252,7 @@ size_t Writer::section_symbol(size_t index)
 	return it->second;
 }
 
-// An entry of a table, which WARN() tells its handler; it is there once the tables are.
+// A symbol for the table entry whose address WARN() passes to its handler. copy_entry() defines it.
 size_t Writer::entry_symbol(size_t section, size_t number)
 {
 	auto [it, added] = entry_symbols.try_emplace({ section, number }, 0);
@@ -257,19 +262,19 @@ size_t Writer::entry_symbol(size_t section, size_t number)
 	return it->second;
 }
 
-// What is not the kernel's function of that name has another.
-static string renamed(const string &name, Fate fate)
+// In the module, a replaced or copied function must not have the name of the kernel's function.
+static string renamed(const string &name, Action action)
 {
-	return fate == Fate::REPLACED || fate == Fate::COPIED ? "livepatch_" + name : name;
+	return action == Action::REPLACE || action == Action::COPY ? "livepatch_" + name : name;
 }
 
 size_t Writer::take_symbol(size_t index, size_t section, uint64_t value)
 {
 	Symbol s = from.symbols[index];
 	if (s.type == STT_FUNC)
-		s.name = renamed(s.name, file.fate(index));
+		s.name = renamed(s.name, file.action(index));
 	if (s.type == STT_FUNC && code.main_part(index) == index &&
-	    file.fate(index) == Fate::REPLACED)
+	    file.action(index) == Action::REPLACE)
 		s.bind = STB_GLOBAL;
 	s.section = section;
 	s.value = value;
@@ -282,13 +287,15 @@ size_t Writer::function(size_t index)
 		return it->second;
 	const Symbol &s = from.symbols[index];
 	for (size_t other : code.inside[s.section])
-		if (whole(from.symbols[other].name) != whole(s.name))
-			die("%s: %s shares %s with others", file.name.c_str(), s.name.c_str(),
-			    from.sections[s.section].name.c_str());
+		if (without_cold(from.symbols[other].name) != without_cold(s.name))
+			die("%s: %s shares section %s with %s, so it cannot be cut out",
+			    file.name.c_str(), s.name.c_str(),
+			    from.sections[s.section].name.c_str(),
+			    from.symbols[other].name.c_str());
 	return take_symbol(index, take_whole(s.section), s.value);
 }
 
-// A variable of the kernel's, or one of our own.
+// The kernel's variable, or the module's own copy, see File::counterpart().
 size_t Writer::variable(size_t index)
 {
 	if (auto it = symbols.find(index); it != symbols.end())
@@ -296,40 +303,41 @@ size_t Writer::variable(size_t index)
 	const Symbol &s = from.symbols[index];
 	if (from.sections[s.section].merged())
 		return take_symbol(index, take_whole(s.section), s.value);
-	if (file.theirs(index))
-		return symbols[index] = kernels({ &file, index });
+	if (file.counterpart(index))
+		return symbols[index] = kernel_symbol({ &file, index });
 	return take_symbol(index, take(code.range(index)), 0);
 }
 
-// What another file of the plan defines. If a @pointer is made to a function, it is to the
-// kernel's.
-size_t Writer::others(const Id &id, bool pointer)
+// The symbol for a function or variable that another file of the plan defines. A @pointer to a
+// function is always to the kernel's function.
+size_t Writer::other_files_symbol(const Id &id, bool pointer)
 {
-	if (id.function() ? !pointer && (id.fate() == Fate::COPIED || id.fate() == Fate::ADDED)
-			  : !id.file->theirs(id.symbol))
-		return undefined_symbol(renamed(id.name(), id.fate()));
-	return kernels_code(id, pointer);
+	if (id.function() ? !pointer && (id.action() == Action::COPY || id.action() == Action::ADD)
+			  : !id.file->counterpart(id.symbol))
+		return undefined_symbol(renamed(id.name(), id.action()));
+	return kernel_code(id, pointer);
 }
 
-// A function as the kernel has it, or whatever another file has. A pointer to it may stay in the
-// kernel.
-size_t Writer::kernels_code(const Id &id, bool pointer)
+// The kernel's symbol for a function, or for a variable of another file. A @pointer may be stored
+// in the kernel's data, where it stays when the module is unloaded.
+size_t Writer::kernel_code(const Id &id, bool pointer)
 {
-	if (pointer && id.fate() == Fate::ADDED)
+	if (pointer && id.action() == Action::ADD)
 		die("%s: the address of %s, which is new, would be left in the kernel",
 		    file.name.c_str(), id.name().c_str());
-	if (pointer && id.fate() == Fate::COPIED)
-		die("%s: the address of %s is taken, which is copied: the kernel's stays as it is",
+	if (pointer && id.action() == Action::COPY)
+		die("%s: the address of %s is taken, but %s is copied: the pointer would lead to "
+		    "the kernel's unpatched function",
+		    file.name.c_str(), id.name().c_str(), id.name().c_str());
+	uint64_t address = cut.locate(id).address;
+	if (pointer && cut.kernel.is_code(address) && !cut.kernel.allows_indirect_calls(address))
+		die("%s: the address of %s is taken, but the kernel has no pointer to it, so an "
+		    "indirect call may fault (IBT)",
 		    file.name.c_str(), id.name().c_str());
-	uint64_t address = cut.home(id).address;
-	if (pointer && cut.kernel.is_code(address) && !cut.kernel.has_pointers(address))
-		die("%s: the address of %s is taken, and the kernel has no pointer to it, "
-		    "so the CPU may refuse to go there (IBT)",
-		    file.name.c_str(), id.name().c_str());
-	return kernels(id);
+	return kernel_symbol(id);
 }
 
-// A relocation of @from for @out.
+// Converts a relocation of @from to one of @out. Takes the data to which it refers.
 Relocation Writer::convert(const Section &section, const Relocation &r)
 {
 	Code::Place to = code.place(section, r);
@@ -347,14 +355,17 @@ Relocation Writer::convert(const Section &section, const Relocation &r)
 	bool pointer = !table_of(section) && !is_jump(section, r) && to.offset + bias == 0;
 	size_t symbol;
 	if (s.section >= SHN_LORESERVE)
-		die("%s: %s is no place", file.name.c_str(), s.name.c_str());
+		die("%s: section %s refers to %s, which is in no section: absolute and common "
+		    "symbols are not supported",
+		    file.name.c_str(), section.name.c_str(), s.name.c_str());
 	if (code.defines(to.symbol) && !from.sections[s.section].code())
 		symbol = variable(to.symbol);
 	else if (Id id = cut.resolve(file, to.symbol); id.file != &file)
-		symbol = others(id, pointer);
-	else if (pointer || file.fate(to.symbol) == Fate::KERNELS)
-		symbol = kernels_code({ &file, to.symbol }, pointer);
-	// By name it is a call, in objtool's eyes, even if to the unlikely part.
+		symbol = other_files_symbol(id, pointer);
+	else if (pointer || file.action(to.symbol) == Action::KEEP)
+		symbol = kernel_code({ &file, to.symbol }, pointer);
+	// objtool takes a jump to a named function for a call, even if it is to the unlikely part,
+	// so refer to the section, as the compiler does.
 	else if (is_jump(section, r) && from.symbols[r.symbol].type == STT_SECTION)
 		return { r.offset, r.type, section_symbol(s.section), r.addend };
 	else

@@ -1,28 +1,33 @@
 // SPDX-License-Identifier: GPL-2.0
 // cut VMLINUX SYMBOLS MODULE.SYMVERS PLAN PLAIN STOCK PATCHED OUT
 //
-// Makes the objects of a live patch: what differs between two compilations of the same files, bound
-// to the kernel that is patched. FILE, as kernel/events/core.o, was compiled three times:
+// Makes the objects of a live patch: the functions that differ between two compilations of the same
+// files, linked to the kernel VMLINUX. Each FILE, such as kernel/events/core.o, was compiled three
+// times:
 //   PLAIN/FILE    from the kernel's source, exactly as the kernel's own build does it
-//   STOCK/FILE    from the same, with -ffunction-sections -fdata-sections
-//   PATCHED/FILE  from the patched source, with these options as well
+//   STOCK/FILE    from the same source, with -ffunction-sections -fdata-sections
+//   PATCHED/FILE  from the patched source, with the same options as STOCK/FILE
 //
-// 1. place(): PLAIN/FILE must be in VMLINUX byte by byte, each section in one piece. This proves
-//    that source, compiler and inlining are those of the running kernel. The kernel's instructions
-//    show where each symbol is that FILE uses, including static ones and ones that share a name.
-//    STOCK/FILE must have the same functions as PLAIN/FILE, and all data of PATCHED/FILE must have
-//    the same values as in STOCK/FILE.
-// 2. What differs between STOCK and PATCHED is replaced. A function that cannot be replaced (it is
-//    not traced, it is a clone that the compiler made, or PLAN says so) is copied, and its callers
-//    are replaced in turn. All of the kernel's code is searched for calls to copied functions;
-//    none may be left.
-// 3. OUT/FILE has these functions, as livepatch_NAME, and new ones. Everything else they use is in
-//    the kernel. A function that the kernel has keeps its address there, so no pointer leads into
-//    the module. OUT/functions.h lists what is replaced, OUT/differences why.
+// 1. place(): PLAIN/FILE must be in VMLINUX byte for byte, each section in one piece. This proves
+//    that source, compiler and inlining are the kernel's. The kernel's instructions contain the
+//    address of each symbol that FILE uses, including static symbols and symbols that share a
+//    name. STOCK/FILE must have the same functions as PLAIN/FILE, and all data of PATCHED/FILE must
+//    have the same values as in STOCK/FILE.
+// 2. select(): a function that differs between STOCK and PATCHED is replaced. If it cannot be
+//    replaced, because it is not traced, is a clone made by the compiler, or is a "copy" of PLAN,
+//    it is copied, and its callers are replaced. check_kernel() searches all of the kernel for uses
+//    of copied functions; a remaining one is an error.
+// 3. write(): OUT/FILE has the replaced and copied functions, under the names livepatch_NAME, and
+//    the new ones. Everything else that they use is in the kernel. A pointer to a function that the
+//    kernel has is the address of the kernel's function, so no pointer leads into the module.
+//    OUT/functions.h lists the replaced functions, and OUT/differences how each function differs.
 //
-// Each line of PLAN is one of: "object FILE"; "copy NAME", which is not replaced itself; "keep
-// NAME", which stays as it is although it changes or calls what is copied; "without PATCH", which
-// PATCHED does not have; "ignore FILE", a source that PATCHED changes and that stays as it is.
+// A line of PLAN is one of:
+//   object FILE    an object to compile and compare
+//   copy NAME      copy this function instead of replacing it
+//   keep NAME      use the kernel's function or data, although it differs or uses a copied function
+//   without PATCH  a patch of the series that is not applied to PATCHED
+//   ignore FILE    a source file that the patches change, but whose object is not compared
 // Comments (#) give the reasons.
 #include <algorithm>
 #include <filesystem>
@@ -39,7 +44,7 @@ Plan::Plan(const string &path)
 {
 	std::ifstream in(path);
 	if (!in)
-		die("cannot read %s", path.c_str());
+		die("%s: %s", path.c_str(), strerror(errno));
 	for (string line; std::getline(in, line);) {
 		std::istringstream words(line.substr(0, line.find('#')));
 		string verb, name, rest;
@@ -52,8 +57,8 @@ Plan::Plan(const string &path)
 				     : verb == "ignore"	 ? &ignore
 							 : nullptr;
 		if (!which || !(words >> name) || words >> rest)
-			die("%s: not \"object\", \"copy\", \"keep\", \"without\" or \"ignore\" and "
-			    "a name: %s",
+			die("%s: a line must be \"object\", \"copy\", \"keep\", \"without\" or "
+			    "\"ignore\" and one name, not \"%s\"",
 			    path.c_str(), line.c_str());
 		which->insert(name);
 	}
@@ -74,7 +79,8 @@ void Plan::check_sources(const string &stock, const string &patched) const
 		bool other = machine.starts_with("arch/") && !machine.starts_with("arch/x86/");
 		if (source && !other && contents(entry.path()) != contents(stock / file) &&
 		    !objects.contains(object.replace_extension(".o")) && !ignore.contains(file))
-			die("%s differs, and the plan says neither \"object\" nor \"ignore\" of it",
+			die("%s: the patches change this file, but the plan does not list it; add "
+			    "\"object\" or \"ignore\"",
 			    file.c_str());
 	}
 }
@@ -87,7 +93,7 @@ static vector<Kernel_symbol> read_symbols(const string &path)
 	while (in >> std::hex >> symbol.address >> symbol.type >> symbol.name)
 		symbols.push_back(symbol);
 	if (symbols.empty())
-		die("%s has no symbols", path.c_str());
+		die("%s: there are no symbols in this file", path.c_str());
 	return symbols;
 }
 
@@ -103,7 +109,7 @@ static map<string, bool> read_exported(const string &path)
 			exported[name] = !(words >> space);
 	}
 	if (exported.empty())
-		die("%s has nothing that the kernel exports", path.c_str());
+		die("%s: there are no symbols of vmlinux in this file", path.c_str());
 	return exported;
 }
 
@@ -128,7 +134,7 @@ int main(int count, char **arguments)
 	plan.check_sources(arguments[6], arguments[7]);
 	const string out = arguments[8];
 
-	kernel.use(symbols);
+	kernel.set_symbols(symbols);
 	vector<File> files;
 	for (const string &name : plan.objects)
 		files.emplace_back(name, arguments[5], arguments[6], arguments[7]);
@@ -146,11 +152,11 @@ int main(int count, char **arguments)
 		cut.write(file).write(out + "/" + file.name);
 		vector<string> kept;
 		std::ranges::set_intersection(file.changed, plan.keep, std::back_inserter(kept));
-		list("replaced", file.name, file.with(Fate::REPLACED));
-		list("copied", file.name, file.with(Fate::COPIED));
-		list("new", file.name, file.with(Fate::ADDED));
+		list("replaced", file.name, file.functions_with(Action::REPLACE));
+		list("copied", file.name, file.functions_with(Action::COPY));
+		list("new", file.name, file.functions_with(Action::ADD));
 		list("kept as it is", file.name, kept);
-		for (const string &name : file.with(Fate::REPLACED))
+		for (const string &name : file.functions_with(Action::REPLACE))
 			functions << "REPLACE(" << name << ", "
 				  << cut.position(function_of(file, name)) << ")\n";
 		for (const string &name : file.changed)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-// The passes of cut, in their order: File::place(), Cut::check_data(), select(), check_kernel(),
-// write().
+// The passes of cut, in their order: File::place(), File::check_stock(), Cut::check_data(),
+// select(), check_kernel(), write().
 #pragma once
 #include <map>
 #include <optional>
@@ -14,26 +14,28 @@ struct Plan {
 	std::set<std::string> objects, copy, keep, without, ignore;
 
 	explicit Plan(const std::string &path);
-	// Whether it says of each source that differs in @patched from @stock what becomes of that.
+	// Checks that the plan has each source file that differs between @stock and @patched, as
+	// "object" or "ignore".
 	void check_sources(const std::string &stock, const std::string &patched) const;
 };
 
-// What becomes of a function of PATCHED.
-enum class Fate {
-	KERNELS, // it stays the kernel's
-	REPLACED,
-	COPIED,
-	ADDED,
+// How the live patch treats a function of PATCHED.
+enum class Action {
+	KEEP, // the kernel's function stays as it is
+	REPLACE, // ftrace redirects calls of the kernel's function to the module's
+	COPY, // only functions of the module call the module's copy
+	ADD, // the kernel has no such function
 };
 
-// A file, and where it is in the kernel.
+// The three compilations of a file, and its addresses in the kernel.
 struct File {
 	std::string name;
 	Code plain, stock, patched;
-	std::map<size_t, uint64_t> base; // of the sections of plain
-	std::map<std::string, uint64_t> external; // what plain wants from other files
-	std::map<size_t, Fate> fates; // by symbol of patched, the first of its function
-	std::set<std::string> changed; // functions
+	std::map<size_t, uint64_t> base; // addresses by section of plain
+	// Addresses of the symbols that plain leaves undefined or defines as weak.
+	std::map<std::string, uint64_t> external;
+	std::map<size_t, Action> actions; // by symbol of patched: that of a function's main part
+	std::set<std::string> changed; // functions that differ between stock and patched
 
 	File(const std::string &name, const std::string &plain, const std::string &stock,
 	     const std::string &patched)
@@ -44,22 +46,23 @@ struct File {
 	{
 	}
 
-	// Finds the sections of plain in the kernel, and compares them.
+	// Finds the sections of plain in the kernel, and checks that they are the same there.
 	void place(const Kernel &kernel);
-	// Compares plain and stock.
+	// Checks that stock has the same functions as plain.
 	void check_stock() const;
-	// Of a symbol of plain, and of one that it wants from other files.
+	// The kernel address of a symbol of plain: by index, or by name if it is in @external.
 	std::optional<uint64_t> address(size_t symbol) const;
 	std::optional<uint64_t> address(const std::string &symbol) const;
-	// The symbol of plain that one of patched is; none if it is new, or each has its own.
-	std::optional<size_t> theirs(size_t symbol) const;
+	// The symbol of plain that corresponds to @symbol of patched. None if @symbol is new, or if
+	// the module has its own copy, see is_private().
+	std::optional<size_t> counterpart(size_t symbol) const;
 
-	Fate fate(size_t symbol) const
+	Action action(size_t symbol) const
 	{
-		auto it = fates.find(patched.main_part(symbol));
-		return it == fates.end() ? Fate::KERNELS : it->second;
+		auto it = actions.find(patched.main_part(symbol));
+		return it == actions.end() ? Action::KEEP : it->second;
 	}
-	std::vector<std::string> with(Fate fate) const; // names, in order
+	std::vector<std::string> functions_with(Action action) const; // names, in order
 
 private:
 	std::string name_at(size_t section, uint64_t offset) const;
@@ -70,9 +73,9 @@ private:
 	void follow(size_t section, const Kernel &kernel);
 };
 
-// What a name means depends on the file. A function or variable is a symbol of one file's PATCHED:
-// that which defines it, if it is one of the plan's, and of a function the symbol of its first
-// part.
+// A function or variable. Two files can have different symbols with the same name, so it is
+// identified by a file and a symbol of that file's PATCHED. If a file of the plan defines it, that
+// is the file. A function is identified by the symbol of its main part.
 struct Id {
 	File *file;
 	size_t symbol;
@@ -85,11 +88,11 @@ struct Id {
 	{
 		return file->patched.functions.contains(name()) && file->patched.defines(symbol);
 	}
-	bool is_new() const // function
+	bool is_new() const // for functions only
 	{
 		return !file->stock.functions.contains(name());
 	}
-	Fate fate() const { return file->fate(symbol); }
+	Action action() const { return file->action(symbol); }
 };
 
 inline Id function_of(File &file, const std::string &name)
@@ -97,19 +100,20 @@ inline Id function_of(File &file, const std::string &name)
 	return { &file, file.patched.functions.at(name)[0] };
 }
 
-// What the kernel has of something.
-struct Home {
+// The kernel's symbol for a function or variable.
+struct Location {
 	std::string name;
 	uint64_t address;
-	bool local; // to a file: what is exported by this name is another
+	bool local; // static: an exported symbol with this name is a different one
 };
 
 class Cut {
 	const Kernel &kernel;
 	const Plan &plan;
-	const std::map<std::string, bool> &exported; // whether for all modules
+	// By name; false if only modules that import a namespace can use the symbol.
+	const std::map<std::string, bool> &exported;
 	std::vector<File> &files;
-	std::map<std::string, Id> globals; // what the files define for others
+	std::map<std::string, Id> globals; // what the files define and is not static
 
 	friend class Writer;
 
@@ -126,7 +130,7 @@ public:
 private:
 	void check_variables(const File &file) const;
 	Id resolve(File &file, size_t symbol) const;
-	Home home(const Id &id) const;
+	Location locate(const Id &id) const;
 	static bool is(const File &file, const Symbol &symbol, const Id &id);
 	void change(const Id &function);
 	void change_callers(const Id &function);

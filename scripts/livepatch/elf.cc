@@ -11,12 +11,12 @@ Object::Object(const std::string &path)
 	size_t names;
 	if (!header || header->e_type != ET_REL || header->e_machine != EM_X86_64 ||
 	    elf_getshdrstrndx(file.elf, &names))
-		die("%s is not an object of x86-64", path.c_str());
+		die("%s: not an object file for x86-64", path.c_str());
 
 	auto data = [&](Elf_Scn *scn) {
 		Elf_Data *data = elf_getdata(scn, nullptr);
 		if (!data)
-			die("%s is damaged: %s", path.c_str(), elf_errmsg(-1));
+			die("%s: cannot read a section: %s", path.c_str(), elf_errmsg(-1));
 		return data;
 	};
 	auto name = [&](size_t strings, size_t offset) {
@@ -24,7 +24,7 @@ Object::Object(const std::string &path)
 		return std::string(text ? text : "");
 	};
 
-	std::map<size_t, size_t> index; // from the file's sections to ours
+	std::map<size_t, size_t> index; // in @sections, by the index in the file
 	std::vector<Elf_Scn *> relocations;
 	Elf_Scn *symtab = nullptr;
 	for (Elf_Scn *scn = nullptr; (scn = elf_nextscn(file.elf, scn));) {
@@ -48,7 +48,7 @@ Object::Object(const std::string &path)
 		}
 	}
 	if (!symtab)
-		die("%s has no symbols", path.c_str());
+		die("%s: no symbol table", path.c_str());
 
 	const Elf64_Shdr *sh = elf64_getshdr(symtab);
 	auto *sym = static_cast<const Elf64_Sym *>(data(symtab)->d_buf);
@@ -71,11 +71,11 @@ Object::Object(const std::string &path)
 				      ELF64_R_SYM(rela[i].r_info), rela[i].r_addend };
 			std::optional<size_t> width = Relocation::width(r.type);
 			if (!width)
-				die("%s: %s has a relocation of type %u, which is not known here",
+				die("%s: section %s has a relocation of unknown type %u",
 				    path.c_str(), section.name.c_str(), r.type);
 			if (r.offset > section.bytes.size() ||
 			    *width > section.bytes.size() - r.offset || r.symbol >= symbols.size())
-				die("%s is damaged: a relocation of %s leads out of it",
+				die("%s: damaged: section %s has a relocation out of bounds",
 				    path.c_str(), section.name.c_str());
 			section.relocations.push_back(r);
 		}
@@ -89,7 +89,7 @@ void Object::write(const std::string &path) const
 	Elf_file file(path, O_RDWR | O_CREAT | O_TRUNC, ELF_C_WRITE);
 	Elf64_Ehdr *header = elf64_newehdr(file.elf);
 	std::string section_names(1, '\0'), names(1, '\0');
-	// What libelf is given has to stay until it writes.
+	// libelf does not copy these: they must exist until elf_update() writes the file.
 	std::vector<std::unique_ptr<std::vector<Elf64_Rela>>> tables;
 
 	auto section = [&](const std::string &name, uint32_t type, uint64_t flags, uint64_t align,
@@ -111,7 +111,7 @@ void Object::write(const std::string &path) const
 		return scn;
 	};
 
-	// Local symbols come first.
+	// ELF requires local symbols to come first.
 	std::vector<size_t> order(symbols.size()), position(symbols.size());
 	for (size_t i = 0; i < order.size(); i++)
 		order[i] = i;

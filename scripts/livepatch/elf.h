@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-// A relocatable object of x86-64 as plain tables: read with libelf, changed, written again.
+// A relocatable object for x86-64 as tables that can be changed. libelf reads and writes the file.
 #pragma once
 #include <cstdarg>
 #include <cstdint>
@@ -16,7 +16,7 @@
 #include <unistd.h>
 #include <vector>
 
-// One line that says what is wrong, where, and what to do; then the end.
+// Prints one line that says what is wrong, where, and what to do; then exits.
 [[noreturn, gnu::format(printf, 1, 2)]] inline void die(const char *format, ...)
 {
 	va_list args;
@@ -27,8 +27,8 @@
 	exit(1);
 }
 
-constexpr uint16_t SHN_LIVEPATCH = 0xff20; // of a symbol that the kernel resolves, not the linker
-// A section whose relocations are for livepatch, see seal.cc.
+constexpr uint16_t SHN_LIVEPATCH = 0xff20; // of a symbol that livepatch resolves
+// The section whose relocations livepatch applies, see seal.cc.
 constexpr char LIVEPATCH_SYMBOLS[] = ".livepatch.symbols";
 
 struct Relocation {
@@ -37,7 +37,7 @@ struct Relocation {
 	size_t symbol; // index
 	int64_t addend;
 
-	// How many bytes of the section it fills in; nothing if this is not known.
+	// The number of bytes that a relocation of this type fills in; none if the type is unknown.
 	static std::optional<size_t> width(uint32_t type)
 	{
 		switch (type) {
@@ -72,11 +72,11 @@ struct Section {
 	std::string name;
 	uint32_t type;
 	uint64_t flags, align, entry_size;
-	std::vector<unsigned char> bytes; // those that are all 0 as well
+	std::vector<unsigned char> bytes; // for SHT_NOBITS, too: all 0
 	std::vector<Relocation> relocations;
 
 	bool code() const { return flags & SHF_EXECINSTR; }
-	// The linker merges equal entries here, so nothing has a fixed place.
+	// The linker merges equal entries, so an entry has no fixed offset.
 	bool merged() const { return flags & SHF_MERGE; }
 };
 
@@ -102,9 +102,8 @@ struct Elf_file {
 
 struct Object {
 	std::string path;
-	std::vector<Section> sections{
-		Section{}
-	}; // those of symbols, names and relocations left out
+	// Without those of symbols, names, groups and relocations.
+	std::vector<Section> sections{ Section{} };
 	std::vector<Symbol> symbols{ Symbol{} };
 
 	Object() = default;

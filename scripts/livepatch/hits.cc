@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
-// hits COMMAND...: hits breakpoints on every CPU while COMMAND runs, which loads and unloads the
-// live patch; then compares, to the unit. What holds with it and without it: every hit counts and
-// runs its program; each that the program accepts is a sample; none that it rejects is one; no hit
-// is more than one SIGTRAP. In a thread for each CPU, and in children that inherit; of events that
-// were attached before the live patch came, while it was in force, and after it had gone.
-// Meanwhile an event on each CPU counts context switches, so that each switch calls functions that
-// are replaced.
-// hits --disable FILE: writes 0 to FILE, "enabled" of the live patch, while a task is in no list of
-// tasks but has not made its last switch.
+// hits COMMAND...: hits breakpoints on every CPU while COMMAND loads and unloads the live patch,
+// and checks what must hold with the live patch and without it: every hit is counted and runs its
+// program; every accepted hit delivers one sample, and no rejected hit does; no hit delivers more
+// than one SIGTRAP. Breakpoints are hit in one thread per CPU, and in children that inherit the
+// event. Events are opened before the live patch is loaded, while it is in force, and after it is
+// unloaded. On each CPU another event counts context switches, so that each switch calls replaced
+// functions.
+//
+// hits --disable FILE: writes 0 to FILE, the live patch's "enabled", while an exiting task is on no
+// task list any more, but has not made its last context switch.
 #include <atomic>
 #include <bpf/bpf.h>
 #include <cerrno>
@@ -44,7 +45,8 @@ struct Program {
 
 	explicit Program(int verdict)
 	{
-		map = must(bpf_map_create(BPF_MAP_TYPE_ARRAY, nullptr, 4, 8, 1, nullptr), "a map");
+		map = must(bpf_map_create(BPF_MAP_TYPE_ARRAY, nullptr, 4, 8, 1, nullptr),
+			   "creating a map");
 		const bpf_insn program[] = {
 			{ BPF_ST | BPF_MEM | BPF_W, 10, 0, -4, 0 }, // the key
 			{ BPF_ALU64 | BPF_MOV | BPF_X, 2, 10, 0, 0 },
@@ -60,7 +62,7 @@ struct Program {
 		};
 		fd = must(bpf_prog_load(BPF_PROG_TYPE_PERF_EVENT, nullptr, "GPL", program,
 					std::size(program), nullptr),
-			  "a program");
+			  "loading a program");
 	}
 	Program(const Program &) = delete;
 	~Program()
@@ -72,12 +74,12 @@ struct Program {
 	{
 		uint32_t key = 0;
 		uint64_t value = 0;
-		must(bpf_map_lookup_elem(map, &key, &value), "what the program counted");
+		must(bpf_map_lookup_elem(map, &key, &value), "reading a map");
 		return value;
 	}
 };
 
-// A breakpoint of the calling thread with that program.
+// A breakpoint of the calling thread, with a program.
 struct Event {
 	static constexpr size_t PAGE = 4096, SIZE = 16 * PAGE;
 	int fd;
@@ -100,15 +102,15 @@ struct Event {
 		attr.sigtrap = attr.remove_on_exec = sigtrap;
 		attr.inherit = inherit;
 		fd = must(syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC),
-			  "a breakpoint");
+			  "opening a breakpoint");
 		if (ring) {
 			void *at = mmap(nullptr, PAGE + SIZE, PROT_READ | PROT_WRITE, MAP_SHARED,
 					fd, 0);
-			must(at == MAP_FAILED ? -1 : 0, "a ring");
+			must(at == MAP_FAILED ? -1 : 0, "mapping the ring buffer");
 			page = static_cast<perf_event_mmap_page *>(at);
 		}
-		must(ioctl(fd, PERF_EVENT_IOC_SET_BPF, program.fd), "attaching");
-		must(ioctl(fd, PERF_EVENT_IOC_ENABLE, 0), "enabling");
+		must(ioctl(fd, PERF_EVENT_IOC_SET_BPF, program.fd), "attaching the program");
+		must(ioctl(fd, PERF_EVENT_IOC_ENABLE, 0), "enabling the breakpoint");
 	}
 	Event(const Event &) = delete;
 	~Event()
@@ -120,7 +122,7 @@ struct Event {
 	uint64_t count() const
 	{
 		uint64_t value;
-		must(read(fd, &value, sizeof value), "the count");
+		must(read(fd, &value, sizeof value), "reading the count");
 		return value;
 	}
 	void drain()
@@ -152,15 +154,15 @@ struct Event {
 thread_local volatile unsigned traps;
 std::atomic<bool> done, wrong;
 
-void expect(uint64_t seen, uint64_t calls, int cpu, const char *what)
+void expect(uint64_t actual, uint64_t expected, int cpu, const char *what)
 {
-	if (seen == calls)
+	if (actual == expected)
 		return;
-	printf("hits: CPU %d: %s: %lu of %lu\n", cpu, what, seen, calls);
+	printf("hits: CPU %d: %s: expected %lu, got %lu\n", cpu, what, expected, actual);
 	wrong = true;
 }
 
-// Programs on breakpoints of the calling thread, and what must come of their hits.
+// Breakpoints of the calling thread with programs, and the numbers of hits that they must count.
 struct Attached {
 	Program no{ 0 }, yes{ 1 }, for_children{ 1 };
 	Event reject{ rejected, no, true, false }, accept{ accepted, yes, false, false };
@@ -181,9 +183,9 @@ struct Attached {
 		}
 		reject.drain();
 		accept.drain();
-		// With separate descriptors it would keep open what another thread closes.
-		pid_t child =
-			must(syscall(SYS_clone, CLONE_FILES | SIGCHLD, 0, 0, 0, 0), "a child");
+		// Share the file descriptors: a copy would keep events open that other threads
+		// close.
+		pid_t child = must(syscall(SYS_clone, CLONE_FILES | SIGCHLD, 0, 0, 0, 0), "clone");
 		if (!child) {
 			for (int i = 0; i < CHILD; i++)
 				inherited();
@@ -213,7 +215,7 @@ void run_on(int cpu)
 	cpu_set_t only;
 	CPU_ZERO(&only);
 	CPU_SET(cpu, &only);
-	must(sched_setaffinity(0, sizeof only, &only), "a CPU");
+	must(sched_setaffinity(0, sizeof only, &only), "sched_setaffinity");
 }
 
 void count_switches(int cpu)
@@ -223,17 +225,18 @@ void count_switches(int cpu)
 	attr.type = PERF_TYPE_SOFTWARE;
 	attr.config = PERF_COUNT_SW_CONTEXT_SWITCHES;
 	must(syscall(SYS_perf_event_open, &attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC),
-	     "an event that counts context switches");
+	     "opening an event for context switches");
 }
 
-// A real-time parent on the CPU of its child preempts the child as it exits, and reaps it.
+// A real-time parent on the CPU of its child preempts the exiting child and reaps it before the
+// child's last context switch.
 int disable(const char *file)
 {
 	const int enabled = must(open(file, O_WRONLY | O_CLOEXEC), file);
 	const sched_param high = { .sched_priority = 50 };
 	run_on(0);
-	must(sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &high), "a real-time task");
-	pid_t child = must(fork(), "a child");
+	must(sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &high), "sched_setscheduler");
+	pid_t child = must(fork(), "fork");
 	if (!child)
 		_exit(0);
 	waitpid(child, nullptr, 0);
@@ -241,9 +244,9 @@ int disable(const char *file)
 	return 0;
 }
 
-// On every other CPU the events exist before the live patch is loaded and after it is unloaded. On
-// the rest they are opened and closed meanwhile, so that some that were opened with the live patch
-// loaded still exist when it is unloaded.
+// On CPUs with even numbers, the events exist from before the live patch is loaded until after it
+// is unloaded. On the others they are opened and closed all the time, so some are opened while it
+// is loaded and closed after it is unloaded.
 void hit_on(int cpu)
 {
 	constexpr uint64_t ROUNDS = 5;
@@ -272,13 +275,13 @@ int main(int count, char **arguments)
 	if (count == 3 && !strcmp(arguments[1], "--disable"))
 		return disable(arguments[2]);
 	if (count < 2 || arguments[1][0] == '-') {
-		fprintf(stderr, "usage: hits COMMAND..., or: hits --disable FILE\n");
+		fprintf(stderr, "usage: hits COMMAND... | hits --disable FILE\n");
 		return 2;
 	}
 	struct sigaction action = {};
 	action.sa_handler = [](int) { traps = traps + 1; };
 	sigaction(SIGTRAP, &action, nullptr);
-	pid_t command = must(fork(), "a child");
+	pid_t command = must(fork(), "fork");
 	if (!command) {
 		execvp(arguments[1], arguments + 1);
 		must(-1, arguments[1]);
@@ -294,6 +297,6 @@ int main(int count, char **arguments)
 	for (std::thread &thread : threads)
 		thread.join();
 	if (status)
-		printf("hits: %s: status %d\n", arguments[1], status);
+		printf("hits: %s: failed with wait status %#x\n", arguments[1], status);
 	return wrong || status;
 }

@@ -11,12 +11,12 @@ Kernel::Kernel(const std::string &path)
 	file.assign(std::istreambuf_iterator<char>(in), {});
 	Elf64_Ehdr header;
 	if (file.size() < sizeof header)
-		die("cannot read %s", path.c_str());
+		die("%s: cannot be read, or too short for an ELF file", path.c_str());
 	memcpy(&header, file.data(), sizeof header);
 	uint64_t size = header.e_shnum * sizeof(Elf64_Shdr);
 	if (memcmp(header.e_ident, ELFMAG, SELFMAG) || header.e_machine != EM_X86_64 ||
 	    header.e_shoff > file.size() || size > file.size() - header.e_shoff)
-		die("%s is no kernel of x86-64", path.c_str());
+		die("%s: not an ELF file for x86-64", path.c_str());
 	sections.resize(header.e_shnum);
 	memcpy(sections.data(), file.data() + header.e_shoff, size);
 	if (header.e_shstrndx < sections.size())
@@ -53,7 +53,7 @@ std::span<const unsigned char> Kernel::at(uint64_t address, size_t size) const
 
 bool Kernel::is_code(uint64_t address) const
 {
-	// In some kernels all of .data may be run, by mistake.
+	// Some kernels mark all of .data as executable, by mistake.
 	return std::ranges::any_of(sections, [&](const Elf64_Shdr &s) {
 		return s.sh_flags & SHF_EXECINSTR && !(s.sh_flags & SHF_WRITE) &&
 		       address >= s.sh_addr && address - s.sh_addr < s.sh_size;
@@ -81,14 +81,14 @@ std::optional<Kernel::Contents> Kernel::contents(std::string_view section) const
 	return it == sections.end() ? std::nullopt : std::optional(contents(*it));
 }
 
-bool Kernel::has_pointers(uint64_t address) const
+bool Kernel::allows_indirect_calls(uint64_t address) const
 {
 	constexpr unsigned char ENDBR[] = { 0xf3, 0x0f, 0x1e, 0xfa };
 	return sealed.empty() ||
 	       (std::ranges::equal(at(address, sizeof ENDBR), ENDBR) && !sealed.contains(address));
 }
 
-void Kernel::use(const std::vector<Kernel_symbol> &symbols)
+void Kernel::set_symbols(const std::vector<Kernel_symbol> &symbols)
 {
 	by_name.clear();
 	for (const Kernel_symbol &s : symbols)
@@ -125,11 +125,11 @@ std::optional<unsigned> Kernel::position(const std::string &name, uint64_t addre
 	return {};
 }
 
-// scripts/kallsyms.c writes, each table on a boundary of 8 bytes, or of 4 from some 7.x on: the
-// number of symbols, their names, markers into these, some kernels an order by name, the tokens
-// that names are made of, an index into these. The offsets of the symbols and what they are
-// relative to come before that, or behind; with the boundary of 4 each is relative to where it
-// stands.
+// scripts/kallsyms.c writes these tables, each aligned to 8 bytes, or to 4 since one of the 7.x
+// kernels: the number of symbols; their names; markers, which are offsets into the names; in some
+// kernels, an order by name; the tokens of which names consist; an index of the tokens. The offsets
+// of the symbols, and the base to which they are relative, come before or after these tables. With
+// an alignment of 4 there is no base: each offset is relative to its own address.
 std::vector<Kernel_symbol> Kernel::kallsyms() const
 {
 	size_t boundary = 8;
@@ -141,7 +141,8 @@ std::vector<Kernel_symbol> Kernel::kallsyms() const
 		return value;
 	};
 
-	// Digits stand for themselves.
+	// Find the tokens by those of the digits, which are the digits themselves, and go back from
+	// there to the first token.
 	std::string digits;
 	for (char c = '0'; c <= '9'; c++)
 		digits += { c, '\0' };
@@ -162,7 +163,8 @@ std::vector<Kernel_symbol> Kernel::kallsyms() const
 	if (token.size() != 256)
 		die("the kernel has no kallsyms");
 
-	// names_at(N, AT): where N names end that begin at AT, and those with a marker; or 0.
+	// names_end(N, AT) returns where N names end that begin at AT, or 0 if there are no names
+	// at AT. It sets @starts to the markers that belong to them.
 	std::vector<uint32_t> starts;
 	auto length = [&](size_t &at) {
 		size_t size = file[at++];
@@ -198,21 +200,21 @@ std::vector<Kernel_symbol> Kernel::kallsyms() const
 	}
 	size_t index = align(at), index_end = align(index + 256 * 2);
 	if (!names || word(index, uint16_t()) || word(index + 2, uint16_t()) != token[0].size() + 1)
-		die("the kernel's kallsyms are of a kind that is not known here");
+		die("the kernel's kallsyms have an unknown format");
 
-	// Relative to an address of the kernel.
+	// The base is an address of the kernel.
 	auto kernel_base = [&](size_t at) { return word(at, uint64_t()) >> 31 == 0x1ffffffff; };
 	size_t behind = align(index_end + number * 4), before = names - 16;
 	size_t base_at = boundary == 8 && kernel_base(before) ? before : behind;
 	if (boundary == 8 && !kernel_base(base_at))
-		die("the kernel's kallsyms have no address to start from");
+		die("the kernel's kallsyms have no base address");
 	size_t offsets = base_at == before ? before - align(number * 4) : index_end;
 	uint64_t base = word(base_at, uint64_t());
 	auto address_of = [&](size_t at) -> uint64_t {
 		for (const Elf64_Shdr &s : sections)
 			if (at >= s.sh_offset && at - s.sh_offset < s.sh_size)
 				return s.sh_addr + (at - s.sh_offset);
-		die("the kernel's kallsyms are in none of its sections");
+		die("the kernel's kallsyms are outside its sections");
 	};
 
 	std::vector<Kernel_symbol> symbols;
@@ -224,7 +226,7 @@ std::vector<Kernel_symbol> Kernel::kallsyms() const
 			text += token[file[name + j]];
 		name += size;
 		int32_t offset = word(offsets + i * 4, int32_t());
-		// Those of CPUs are not relative to the base.
+		// The offsets of per-CPU symbols are not relative to the base.
 		uint64_t address = boundary == 4 ? address_of(offsets + i * 4) + (int64_t)offset
 				   : offset < 0	 ? base - 1 - (int64_t)offset
 						 : offset;

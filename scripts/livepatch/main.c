@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The live patch itself: which functions of the kernel are replaced. They were cut
- * out of the patched files by "cut"; only their addresses are used here.
+ * The live patch itself: the list of the kernel functions that it replaces. "cut" has cut
+ * the replacements out of the patched objects; this file only uses their addresses.
  */
 #include <linux/livepatch.h>
 #include <linux/module.h>
@@ -30,8 +30,8 @@ void hw_breakpoint_set_mutex_known(bool known);
 /*
  * An exiting task that has been reaped is in no list, so a transition gives it no state.
  * klp_ftrace_handler() warns if such a task calls a function that is in transition, and its last
- * __schedule() does while an event counts context switches. Let these tasks go: each transition
- * has given the others their states by then, and theirs is what new tasks inherit.
+ * __schedule() does while an event counts context switches. Wait until these tasks are gone. When
+ * this is called, all other tasks have a state already, and new tasks inherit one.
  */
 static void wait_for_tasks_in_no_list(void)
 {
@@ -41,12 +41,12 @@ static void wait_for_tasks_in_no_list(void)
 }
 
 /*
- * Before functions are replaced, pre_patch can wait. When the live patch is disabled, the functions
- * are in transition before the first callback is called. So they are kept here instead of in the
- * object while they are in force, and pre_unpatch returns them. The kernel would search the object
- * meanwhile only for a live patch that replaces all others. When another live patch is loaded, the
- * functions are returned before it is initialised, and stay in the object. klp_mutex protects both
- * variables.
+ * While the live patch is in force, the functions are in this list instead of in the object. When
+ * the live patch is disabled, the kernel puts the functions of the object in transition before it
+ * calls the first callback; with an empty object, pre_unpatch can wait first, and then return the
+ * functions. Meanwhile the kernel would only search the object for a live patch that replaces all
+ * others. So when another live patch is loaded, the functions are returned before it is
+ * initialised, and stay in the object. klp_mutex protects both variables.
  */
 static LIST_HEAD(in_force);
 static bool other_came;
@@ -101,8 +101,8 @@ static struct klp_patch patch = {
 };
 
 /*
- * What is new in structs of the running kernel is where these have a hole, before something that is
- * aligned. In tasks that were there before, and their children, it should be zero.
+ * The new members of the running kernel's structs are in holes before an aligned member. Tasks
+ * that exist already, and their children, must have zero there.
  */
 static_assert(offsetof(struct task_struct, bpf_instrumentation_off) % sizeof(long));
 static_assert(offsetof(struct perf_event, pins_context) % sizeof(long));
@@ -116,7 +116,7 @@ static int __init hole_is_zero(void)
 	for_each_process_thread(group, task) {
 		if (!task->bpf_instrumentation_off)
 			continue;
-		pr_err("%s: task %d uses a hole of task_struct; reboot\n",
+		pr_err("%s: task %d has data in an unused part of task_struct; reboot\n",
 		       THIS_MODULE->name, task_pid_nr(task));
 		ret = -EUCLEAN;
 		goto out;
@@ -127,8 +127,8 @@ out:
 }
 
 /*
- * A function that replaces one that is already replaced hides it: both are made from the kernel's
- * own function. These two are not exported.
+ * If another live patch has replaced a function, replacing it again would undo that change, because
+ * both replacements are made from the kernel's own function. Neither list nor mutex is exported.
  */
 extern struct list_head klp_patches asm("\".klp.sym.vmlinux.klp_patches,1\"");
 extern struct mutex klp_mutex asm("\".klp.sym.vmlinux.klp_mutex,1\"");
@@ -187,8 +187,8 @@ static int __init livepatch_init(void)
 	int ret;
 
 	if (strcmp(init_utsname()->version, BUILD)) {
-		pr_err("%s: made for %s, and this is %s\n", THIS_MODULE->name, BUILD,
-		       init_utsname()->version);
+		pr_err("%s: built for %s, but the running kernel is %s\n", THIS_MODULE->name,
+		       BUILD, init_utsname()->version);
 		return -ENOEXEC;
 	}
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-// seal MODULE.ko: lets the kernel resolve what the module wants from it by name and position,
-// undefined symbols ".klp.sym.vmlinux.NAME,POSITION", as it loads the module
-// (Documentation/livepatch/module-elf-format.rst). The module is signed afterwards.
+// seal MODULE.ko: turns the undefined symbols ".klp.sym.vmlinux.NAME,POSITION" of a module into
+// livepatch symbols, which the kernel resolves by name and position when it loads the module
+// (Documentation/livepatch/module-elf-format.rst). Sign the module afterwards.
 //
-// For each livepatch relocation, the kernel looks the symbol up among all symbols. Therefore each
-// symbol has only one, in a table that is processed first and that no code reads. The other
-// relocations are ordinary ones: the symbol has a value by then.
+// For each livepatch relocation, the kernel searches all symbols. Therefore each livepatch symbol
+// has only one such relocation, in a table that is processed first and that no code reads. The
+// other relocations are ordinary ones, because the symbol has a value by then.
 #include "elf.h"
 
 int main(int count, char **arguments)

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-// symbols VMLINUX: prints the symbols that a kernel carries for itself, as its /proc/kallsyms
-// would.
+// symbols VMLINUX: prints the symbols in the kernel's kallsyms, in the format of /proc/kallsyms.
 #include "kernel.h"
 
 int main(int count, char **arguments)

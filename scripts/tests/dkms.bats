@@ -85,7 +85,7 @@ stub_says() {
 	[ -z "$(ls "$T/ran")" ] || { printf 'was run: %s\n' "$(ls "$T/ran")" && return 1; }
 	run -0 "$T/dkms/$name.ko"
 	# shellcheck disable=SC2053
-	[[ $output == "stub: there is none for this kernel: "$1 ]]
+	[[ $output == "stub: no live patch for this kernel: "$1 ]]
 }
 
 @test "dkms: text from a log is a string in the stub, and no part of it is executed" {
@@ -416,7 +416,7 @@ unit() {
 	rm "$T/ends"
 	echo 1 >"$T/proc/7/task/7/patch_state"
 	unit -1 Stop
-	one_line "cycle: $name is still in use after 2 s, by 7 (worker[[]31m%s); it is unloaded when these leave the kernel"
+	one_line "cycle: $name is still in use after 2 s, by 7 (worker[[]31m%s); it will be unloaded when these tasks leave the kernel"
 	rm -r "$live"
 	unit -0 Stop
 	unit -1 Stop

@@ -41,11 +41,11 @@ change() {
 	change 's/x) \* 3/x) * 4/'
 	replaced changed
 	change 's/flags = 1/flags = 2/'
-	stops 'core.o: my_ops differs (its byte 16), and stays as the kernel has it; say "keep my_ops" in the plan if that will do, and why'
+	stops 'core.o: my_ops differs (byte 16), but the live patch does not change data; to accept that, add "keep my_ops" and the reason to the plan'
 	change 's/\.flags = 1/.close = my_close, &/'
-	stops 'core.o: my_ops differs (it points to my_close), and stays as the kernel has it; say "keep my_ops" in the plan if that will do, and why'
+	stops 'core.o: my_ops differs (it points to my_close), but the live patch does not change data; to accept that, add "keep my_ops" and the reason to the plan'
 	change 's/{ 1, 2/{ 9, 2/'
-	stops 'core.o: table differs (its byte 0), and stays as the kernel has it; say "keep table" in the plan if that will do, and why'
+	stops 'core.o: table differs (byte 0), but the live patch does not change data; to accept that, add "keep table" and the reason to the plan'
 	echo 'keep table' >>"$T/plan"
 	change 's/{ 1, 2/{ 9, 2/' 's/x) \* 3/x) * 4/'
 	replaced changed
@@ -74,7 +74,7 @@ change() {
 	change 's/x) \* 3/x) * 4/'
 	replaced changed
 	change 's/quad changed/&, other/'
-	stops 'core.o: __setup differs, and stays as the kernel has it; say "keep __setup" in the plan if that will do, and why'
+	stops 'core.o: section __setup differs, but the live patch does not change data; to accept that, add "keep __setup" and the reason to the plan'
 }
 
 @test "cut: a new static variable of a function is not mistaken for another function's of the same name" {
@@ -90,7 +90,7 @@ change() {
 	nm "$T/out/core.o" | grep -q 'U .klp.sym.vmlinux.once.[0-9]*,1$'
 	change 's/second(int x) { /&static int once; once += x * 2; /'
 	output=${output/once.1/once.0}
-	stops "core.o: once.0 is one of 2 static variables of functions, and the kernel has 1 of that name: which is new?"
+	stops "core.o: once.0 cannot be matched: functions of the patched source have 2 static variables of this name, and the kernel has 1; rename the new ones"
 	change 's/second(int x) { /&static int twice; twice += x * 2; /'
 	replaced second
 	nm "$T/out/core.o" | grep -q ' b twice\.[0-9]*$'
@@ -121,10 +121,10 @@ change() {
 	change 's/+= x;/+= x + 1;/'
 	replaced first
 	change 's/list\[4\]/list[8]/' 's/x & 3/x \& 7/'
-	stops 'core.o: list differs (its size), and stays as the kernel has it; say "keep list" in the plan if that will do, and why'
+	stops 'core.o: list differs (size), but the live patch does not change data; to accept that, add "keep list" and the reason to the plan'
 	echo 'keep list' >>"$T/plan"
 	change 's/list\[4\]/list[8]/' 's/x & 3/x \& 7/'
-	stops "core.o: list is of another size than the kernel's"
+	stops "core.o: list does not have the size and type of the kernel's variable"
 }
 
 @test "cut: a static function is not mistaken for an exported function of the same name" {
@@ -155,7 +155,7 @@ change() {
 	replaced changed
 	nm -u "$T/out/core.o" | grep -q ' U .klp.sym.vmlinux.seen,1$'
 	change 's/x) \* 3/x) * 3 + hidden(x)/'
-	stops "core.o: the kernel's code does not tell where hidden is, and the kernel has no such global symbol"
+	stops "core.o: the address of hidden is unknown: the kernel's code in this file does not refer to it, and there is not exactly one global symbol of this name"
 }
 
 @test "cut: a pointer to a copied function is an error" {
@@ -170,7 +170,7 @@ change() {
 	replaced my_work
 	echo 'copy my_work' >>"$T/plan"
 	change 's/x + 1)/x + 1000)/'
-	stops "core.o: the address of my_work is taken, which is copied: the kernel's stays as it is"
+	stops "core.o: the address of my_work is taken, but my_work is copied: the pointer would lead to the kernel's unpatched function"
 	change 's/x + 1)/x + 1000)/' 's/w->fn = my_work/w->fn = 0/'
 	replaced 'direct start'
 }
@@ -189,7 +189,7 @@ change() {
 		cp "$T/symvers" "$T/symvers.before"
 		printf '0x1\tapi\tvmlinux\tEXPORT_SYMBOL_GPL\t%s\n' "$space" >>"$T/symvers"
 		change 's/x + 1)/x + 1000)/'
-		stops "core.o: api is exported, and copied: modules would go on to call the kernel's"
+		stops "core.o: api is copied, but it is exported: modules would still call the kernel's function"
 		mv "$T/symvers.before" "$T/symvers"
 	done
 	cp "$T/source/other.c" "$T/other.c"
@@ -200,7 +200,7 @@ change() {
 		echo 'copy api' >>"$T/plan"
 		change 's/x + 1)/x + 1000)/'
 		[ "$status" -eq 1 ]
-		[[ $output =~ ^"cut: the kernel's "(ops|fill|tell)" points to api, which cannot be replaced"$ ]]
+		[[ $output =~ ^"cut: the kernel's "(ops|fill|tell)' points to api, which is copied, not replaced; add its file to the plan ("object") or its name ("keep")'$ ]]
 		echo "keep ${BASH_REMATCH[1]}" >>"$T/plan"
 		change 's/x + 1)/x + 1000)/'
 		replaced user
@@ -218,7 +218,7 @@ change() {
 	replaced api
 	echo 'copy api' >>"$T/plan"
 	change 's/x + 1)/x + 1000)/'
-	stops "the kernel's user calls api, which cannot be replaced"
+	stops "the kernel's user calls api, which is copied, not replaced; add its file to the plan (\"object\") or its name (\"keep\")"
 }
 
 @test "cut: an entry in an unknown table is an error" {
@@ -227,7 +227,7 @@ change() {
 	END
 	kernel
 	change 's/x) \* 3/x) * 4/'
-	stops 'core.o: __fixups has an entry for a place in changed, and is of a kind that is not known here'
+	stops 'core.o: section __fixups has an entry for a place in changed, and cut does not know this table'
 	sed -i 's/__fixups/.smp_locks/; s/, 7;/;/' "$T/source/core.c"
 	kernel
 	change 's/x) \* 3/x) * 4/'
@@ -243,7 +243,7 @@ change() {
 	replaced changed
 	change 's/return/asm("mov other@GOTPCREL(%%rip), %%rax" ::: "rax"); &/'
 	[ "$status" -eq 1 ]
-	[[ $output == "cut: $T/patched/core.o: .text.changed has a relocation of type "*", which is not known here" ]]
+	[[ $output == "cut: $T/patched/core.o: section .text.changed has a relocation of unknown type "* ]]
 }
 
 # kernel_with EXPRESSION: compiles PLAIN and STOCK from other source than the kernel's
@@ -269,19 +269,19 @@ kernel_with() {
 	replaced changed
 	kernel_with 's/{ 1, 2/{ 9, 2/'
 	change 's/x) \* 3/x) * 4/'
-	stops 'core.o: table is not what the kernel has; is this another compiler, source or configuration?'
+	stops "core.o: table is not the same as in the kernel; compile with the kernel's compiler, source and configuration"
 	cp "$T/core.c" "$T/source/"
 	kernel_with 's/first text/other text/'
 	change 's/x) \* 3/x) * 4/'
-	stops "core.o: says refers to \"other text\", and the kernel's does not"
+	stops "core.o: says refers to \"other text\", but in the kernel it does not"
 	cp "$T/core.c" "$T/source/"
 	kernel_with 's/word 7/word 8/'
 	change 's/x) \* 3/x) * 4/'
-	stops 'core.o: .altinstructions is not what the kernel has; is this another compiler, source or configuration?'
+	stops "core.o: .altinstructions is not the same as in the kernel; compile with the kernel's compiler, source and configuration"
 	cp "$T/core.c" "$T/source/"
 	kernel_with 's/xor %%eax/sub %%eax/'
 	change 's/x) \* 3/x) * 4/'
-	stops 'core.o: .altinstr_replacement is not what the kernel has; is this another compiler, source or configuration?'
+	stops "core.o: .altinstr_replacement is not the same as in the kernel; compile with the kernel's compiler, source and configuration"
 }
 
 @test "cut: a function that -ffunction-sections changes is an error" {
@@ -298,7 +298,7 @@ kernel_with() {
 	FLAGS+=(-fno-inline)
 	change 's/x) \* 3/x) * 4/'
 	[ "$status" -eq 1 ]
-	[[ $output == "cut: core.o: a is another with -ffunction-sections ("*"), so cut cannot tell what the kernel inlines" ]]
+	[[ $output == "cut: core.o: a differs if compiled with -ffunction-sections ("*"), so cut cannot tell what the kernel inlines" ]]
 }
 
 @test "cut: a changed source file that is not in the plan is an error" {
@@ -313,12 +313,12 @@ kernel_with() {
 		done
 	done
 	change 's/x) \* 3/x) * 4/'
-	stops 'kernel/third.c differs, and the plan says neither "object" nor "ignore" of it'
+	stops 'kernel/third.c: the patches change this file, but the plan does not list it; add "object" or "ignore"'
 	echo 'ignore kernel/third.c' >>"$T/plan"
 	change 's/x) \* 3/x) * 4/'
 	replaced changed
 	rm "$T/stock/kernel/third.c"
 	sed -i '/third/d' "$T/plan"
 	change 's/x) \* 3/x) * 4/'
-	stops 'kernel/third.c differs, and the plan says neither "object" nor "ignore" of it'
+	stops 'kernel/third.c: the patches change this file, but the plan does not list it; add "object" or "ignore"'
 }

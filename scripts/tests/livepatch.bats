@@ -132,7 +132,7 @@ END
 	kernel
 	sed -i '/other.o/d' "$T/plan"
 	cut -DUNTRACED=+1
-	stops "the kernel's forgotten calls untraced, which cannot be replaced"
+	stops "the kernel's forgotten calls untraced, which is copied, not replaced; add its file to the plan (\"object\") or its name (\"keep\")"
 	echo 'keep forgotten' >>"$T/plan"
 	cut -DUNTRACED=+1
 	[ "$status" -eq 0 ]
@@ -157,7 +157,7 @@ END
 	cut -DPOINTED=user_two
 	[ "$status" -eq 0 ]
 	cut -DPOINTED=user_one
-	stops "core.o: the address of user_one is taken, and the kernel has no pointer to it, so the CPU may refuse to go there (IBT)"
+	stops "core.o: the address of user_one is taken, but the kernel has no pointer to it, so an indirect call may fault (IBT)"
 }
 
 @test "livepatch: a constant that the kernel patches at boot is an error" {
@@ -165,7 +165,7 @@ END
 	cut -DINLINED=+1
 	[ "$status" -eq 0 ]
 	cut -DCONSTANT=+1
-	stops "core.o: .text.constant has an entry in runtime_ptr_constant, which a module cannot have"
+	stops "core.o: .text.constant has an entry in runtime_ptr_constant, which modules do not support"
 }
 
 @test "livepatch: includes objtool's annotations of the code, relative to the section" {
@@ -245,7 +245,7 @@ kallsyms() {
 	compile plain -Os
 	cut -DKEYED=+1
 	[ "$status" -eq 1 ]
-	[[ $output == "cut: core.o: "*" is not what the kernel has; is this another compiler, source or configuration?" ]]
+	[[ $output == "cut: core.o: "*" is not the same as in the kernel; compile with the kernel's compiler, source and configuration" ]]
 }
 
 @test "livepatch: another variable of the same name is an error" {
@@ -289,7 +289,7 @@ kallsyms() {
 	[ "${#lines[@]}" -eq 1 ]
 	echo 'no object' >"$T/out/core.o"
 	run -1 "$TOOLS/seal" "$T/out/core.o"
-	[ "$output" = "seal: $T/out/core.o is not an object of x86-64" ]
+	[ "$output" = "seal: $T/out/core.o: not an object file for x86-64" ]
 	run -1 "$TOOLS/symbols" "$T/plan"
 	[ "${#lines[@]}" -eq 1 ]
 }

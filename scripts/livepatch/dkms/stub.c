@@ -5,10 +5,10 @@
 
 static int __init stub_init(void)
 {
-	pr_warn("%s: there is none for this kernel: %s\n", KBUILD_MODNAME, WHY);
+	pr_warn("%s: no live patch for this kernel: %s\n", KBUILD_MODNAME, WHY);
 	return -ENODEV;
 }
 
 module_init(stub_init);
 MODULE_LICENSE("GPL");
-MODULE_DESCRIPTION("Says why there is no live patch");
+MODULE_DESCRIPTION("Prints why there is no live patch for this kernel");
