@@ -183,7 +183,7 @@ def program() -> typing.Optional[str]:
             return "without a mutant the program is another one"
         for number, mutant in enumerate(mutants, 1):
             if run(folder, number) != plain[number]:
-                return f"{mutant.key()}: not what it is by itself"
+                return f"{mutant.key()}: behaves differently if built together with the others"
             if number not in lines.values() or f"PERF_MUTANT({number})" not in text:
                 return f"{mutant.key()}: on no line"
         same = sum(one == original for one in plain.values())

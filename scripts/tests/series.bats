@@ -45,7 +45,7 @@ series_check() {
 	series_check -0
 	[ "${output##*$'\n'}" = 1..13 ]
 	[[ $output != *"not ok"* ]]
-	[[ $output == *"series 6.1: the live patch goes on top"* ]]
+	[[ $output == *"series 6.1: the live patch applies on top"* ]]
 	before=$output
 	series_check -0
 	[ "$output" = "# nothing that goes into this has changed since it passed"$'\n'"$before" ]
@@ -58,7 +58,7 @@ series_check() {
 	sed -i 's/^ int line19;/ int line19_old;/' "$T/top/patches/livepatch/linux-6.1.patch"
 	series_check -1
 	[ "$(grep -c '^not ok' <<<"$output")" -eq 1 ]
-	[[ $output == *"not ok "*" series 6.1: the live patch goes on top"$'\n'"# linux-6.1.patch: "*"1 out of 1 hunk FAILED"* ]]
+	[[ $output == *"not ok "*" series 6.1: the live patch applies on top"$'\n'"# linux-6.1.patch: "*"1 out of 1 hunk FAILED"* ]]
 	echo "without 0003-three.patch" >"$T/top/patches/livepatch/linux-6.1.plan"
 	series_check -1
 	[[ $output == *"# linux-6.1.plan leaves out a patch that is not in the series: 0003-three.patch"* ]]

@@ -116,9 +116,9 @@ fake_sets() {
 	[ "$(find . -type f | sort | xargs)" = "./a-two/0000-cover-letter.patch ./a-two/0001-two-Do-it.patch ./b-one/0000-cover-letter.patch ./b-one/0001-one-Do-it.patch" ]
 	grep -qx 'Subject: \[PATCH one 0/1\] one: All' b-one/0000*
 	grep -qx 'At last.' b-one/0000*
-	grep -q '^For a, master. Each change applies to Linux 7.3.9 by itself.$' b-one/0000*
+	grep -q '^For a, master. Each change applies to Linux 7.3.9 without the others.$' b-one/0000*
 	grep -qx '  one: All' a-two/0000*
-	! grep -q 'by itself' a-two/0000* || false
+	! grep -q 'without the others' a-two/0000* || false
 	[ "$(cat b-one/0001* | grep -c 'm@d.example')" -eq 1 ]
 	grep -q 'list@d.example' b-one/0001*
 	! grep -qE 'perf_bpf_filter|^Signed-off-by:' */* || false

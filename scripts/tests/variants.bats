@@ -183,7 +183,7 @@ tap_is() {
 		"ok 3 mutant tests: killed by 1 tests: t.a" "ok 4 mutant turns: killed, hits says 'hits are missing'"
 	grep -q '"name": "6.1.0-9-amd64", "figure": 4' "$BUILD/runs/make-mutants-6.1.0-9-amd64.json"
 
-	# What kills one of them does not kill another.
+	# A mutant is not killed by a failure other than the one that it names.
 	for mutant in "passes:Fails: t.a" "elsewhere:Dies: t.b" "fails:Dies: t.b" "reason:Stops: another address" "says:Hits: hits are missing"; do
 		printf '%s\n' "It is broken." "" "${mutant#*:}" >"$live/${mutant%%:*}.patch"
 	done
