@@ -76,18 +76,26 @@ void Ring::drain()
 	});
 }
 
-std::vector<std::vector<uint64_t>> Ring::take_samples()
+std::vector<std::vector<uint64_t>> Ring::take_records()
 {
-	std::vector<std::vector<uint64_t>> samples;
+	std::vector<std::vector<uint64_t>> records;
 
 	consume([&](const perf_event_header &header, auto word) {
-		if (header.type != PERF_RECORD_SAMPLE)
-			return;
-		samples.emplace_back();
+		records.emplace_back();
 		for (size_t n = 0; n < header.size / sizeof(uint64_t); n++)
-			samples.back().push_back(word(n));
+			records.back().push_back(word(n));
 	});
-	return samples;
+	return records;
+}
+
+std::vector<std::vector<uint64_t>> Ring::take_samples()
+{
+	auto records = take_records();
+
+	std::erase_if(records, [](const auto &words) {
+		return type_of_record(words[0]) != PERF_RECORD_SAMPLE;
+	});
+	return records;
 }
 
 uint64_t Ring::head() const

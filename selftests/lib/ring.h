@@ -10,7 +10,15 @@
 
 #include "lib/event.h"
 
-constexpr uint32_t RECORD_CALLCHAIN_DEFERRED = 22; /* newer than the headers here */
+/* Newer than the headers here. */
+constexpr uint32_t RECORD_CALLCHAIN_DEFERRED = 22;
+constexpr uint64_t CONTEXT_USER_DEFERRED = -640;
+
+/* The PERF_RECORD_* of a record that starts with @header. */
+inline uint32_t type_of_record(uint64_t header)
+{
+	return header; /* the lower half */
+}
 
 /* The event's ring buffer, read and emptied by drain(). */
 class Ring {
@@ -29,7 +37,9 @@ public:
 
 	/* Consumes all records. With OVERWRITE it only looks at them, the newest one first. */
 	void drain();
-	/* Consumes all records, and returns the samples with their headers. Not with OVERWRITE. */
+	/* Consumes all records, and returns them with their headers. Not with OVERWRITE. */
+	std::vector<std::vector<uint64_t>> take_records();
+	/* The same, but returns only the samples. */
 	std::vector<std::vector<uint64_t>> take_samples();
 	/* The position of the next record, in bytes; it only grows. Not with OVERWRITE. */
 	uint64_t head() const;

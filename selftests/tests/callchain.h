@@ -59,3 +59,43 @@ inline void expect_user_callchains(Ring &ring, uint64_t hits, CallSite at = Call
 	equal(leaks, 0, "samples with a kernel address");
 	equal(displaced, 0, "samples with a wrong word after their callchain");
 }
+
+/* What became of the callchains of samples with IP, ADDR and CALLCHAIN. */
+struct UserCallchains {
+	uint64_t samples, whole, deferred, stray;
+};
+
+/*
+ * A sample has its user callchain, or else a cookie, with which the record of the deferred
+ * callchain follows. A record with any other cookie, or with one of an earlier record, is stray.
+ */
+inline UserCallchains take_user_callchains(Ring &ring)
+{
+	enum { SAMPLE_NUMBER = 3, SAMPLE_FRAMES = 4 };
+	enum { DEFERRED_COOKIE = 1, DEFERRED_NUMBER };
+	UserCallchains found = {};
+	std::vector<uint64_t> cookies;
+
+	for (const auto &words : ring.take_records()) {
+		const auto type = type_of_record(words[0]);
+
+		if (type == PERF_RECORD_SAMPLE) {
+			const uint64_t frames = words.at(SAMPLE_NUMBER);
+
+			found.samples++;
+			if (frames < 2)
+				continue;
+			if (words.at(SAMPLE_FRAMES) == CONTEXT_USER_DEFERRED)
+				cookies.push_back(words.at(SAMPLE_FRAMES + 1));
+			else
+				found.whole += words[SAMPLE_FRAMES] == uint64_t(PERF_CONTEXT_USER);
+		} else if (type == RECORD_CALLCHAIN_DEFERRED) {
+			if (words.at(DEFERRED_NUMBER) &&
+			    std::erase(cookies, words.at(DEFERRED_COOKIE)) == 1)
+				found.deferred++;
+			else
+				found.stray++;
+		}
+	}
+	return found;
+}

@@ -9,6 +9,7 @@
 
 #include <cerrno>
 
+#include "tests/callchain.h"
 #include "tests/common.h"
 
 /* The size of a sample with its header, IP and ADDR. */
@@ -384,10 +385,12 @@ static void check_deferred_callchain(Program program, bool accept)
 	event.enable(filter);
 	hit_times(HITS);
 	event.disable();
-	ring.drain();
-	EXPECT_EQ(ring.samples(), accept ? HITS : 0, "samples");
-	EXPECT_EQ(ring.records(RECORD_CALLCHAIN_DEFERRED), accept ? HITS : 0,
-		  "deferred callchains");
+
+	const UserCallchains found = take_user_callchains(ring);
+
+	EXPECT_EQ(found.samples, accept ? HITS : 0, "samples");
+	EXPECT_EQ(found.deferred, accept ? HITS : 0, "deferred callchains of samples");
+	EXPECT_EQ(found.stray, 0, "deferred callchains of no sample");
 }
 
 TEST("ring.deferred_callchain.rejected", "C1", "a rejected hit leaves no deferred callchain")
@@ -396,7 +399,8 @@ TEST("ring.deferred_callchain.rejected", "C1", "a rejected hit leaves no deferre
 	check_deferred_callchain(Program::READS_SAMPLE, false);
 }
 
-TEST("ring.deferred_callchain.accepted", "C2", "an accepted hit leaves its deferred callchain")
+TEST("ring.deferred_callchain.accepted", "C2",
+     "an accepted hit leaves its deferred callchain, with the cookie of its sample")
 {
 	check_deferred_callchain(Program::ON_OVERFLOW, true);
 	check_deferred_callchain(Program::READS_SAMPLE, true);
