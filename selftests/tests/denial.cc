@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <optional>
 
 #include "lib/clock.h"
 #include "lib/gate.h"
@@ -113,10 +114,9 @@ TEST("denial.long_program", "C15",
 
 /*
  * Each hit sends a signal, and sending the signal hits the breakpoint again. The limit ends the
- * loop if the kernel does not.
+ * loop if the kernel does not. With a ring, the sample of a hit asks for the signal as well.
  */
-TEST("denial.own_signal", "C15",
-     "a breakpoint on send_sigio(), which sends the breakpoint's own signal, does not loop forever")
+static void check_own_signal(bool sampled)
 {
 	constexpr uint64_t FOR_EVER = 1000;
 	const perf_event_attr attr = breakpoint_in_kernel("send_sigio");
@@ -127,7 +127,10 @@ TEST("denial.own_signal", "C15",
 	run_on(usable_cpus().front());
 
 	Event event(attr, -1, usable_cpus().front());
+	std::optional<Ring> ring;
 
+	if (sampled)
+		ring.emplace(event);
 	event.async(SETSIG, gettid());
 	filter.returns(1);
 	event.must_attach(filter);
@@ -142,7 +145,22 @@ TEST("denial.own_signal", "C15",
 	EXPECT_GT(event.count(), 0, "hits of send_sigio()");
 	EXPECT_LT(event.count(), FOR_EVER, "hits of send_sigio()");
 	EXPECT_GT(Signals::count(SETSIG), 0, "signals for hits");
+	if (sampled) {
+		event.disable();
+		ring->drain();
+		EXPECT_EQ(ring->samples(), event.count(), "samples, as many as hits");
+	}
 }
+
+TEST_OF("denial.own_signal", "C15",
+	"a breakpoint on send_sigio(), which sends the breakpoint's own signal, does not loop "
+	"forever",
+	check_own_signal(false))
+
+TEST_OF("denial.own_signal.ring", "C15",
+	"a breakpoint on send_sigio() does not loop forever if each hit writes a sample, which "
+	"sends the breakpoint's own signal, too",
+	check_own_signal(true))
 
 TEST("denial.own_signal.limit", "C2",
      "a breakpoint on send_sigio(), which its own signal hits, sends POLL_HUP at its limit")
