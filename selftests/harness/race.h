@@ -10,10 +10,7 @@
 inline constexpr uint64_t ANY_TIME = UINT64_MAX;
 extern uint64_t race_limit;
 
-/*
- * Seconds to provoke a race: @seconds, or --race-seconds if that is less. A test that needs more
- * time to lose its race on the stock kernel does not call this.
- */
+/* Seconds to provoke a race: @seconds, or --race-seconds if that is less. */
 double race_seconds(double seconds);
 
 /*
