@@ -124,6 +124,30 @@ fake_sets() {
 	! grep -qE 'perf_bpf_filter|^Signed-off-by:' */* || false
 }
 
+# reproducer PATH: writes a patch that adds a test
+reproducer() {
+	printf 'From: A <a@b.example>\nSubject: [PATCH] tools: Crash\n\nSay why.\n\n---\n' >"$1"
+	printf -- '--- /dev/null\n+++ b/tools/crash.c\n@@ -0,0 +1 @@\n+int crash;\n' >>"$1"
+}
+
+@test "upstream: a reproducer in security/ applies to the base, and is in no set" {
+	fake_sets
+	mkdir "$sets/security"
+	reproducer "$sets/security/crash.patch"
+	echo "A report that names crash.c" >"$sets/security/crash.txt"
+	run -0 "$T/top/scripts/ship/upstream"
+	! grep -rq crash "$T/top/dist/upstream" || false
+	echo crash.patch >>"$sets/b-one"
+	refuses "upstream/b-one names crash.patch, which is in upstream/security and must not be public"
+	sed -i 's/^crash/selftests-crash/' "$sets/b-one"
+	cp "$sets/security/crash.patch" "$sets/selftests-crash.patch"
+	refuses "selftests-crash.patch contains tools/crash.c, which is in upstream/security and must not be public"
+	sed -i /^selftests-crash/d "$sets/b-one"
+	rm "$sets/selftests-crash.patch"
+	patch_of crash one two >"$sets/security/crash.patch"
+	refuses "git am rejects upstream/security/crash.patch: *"
+}
+
 @test "upstream: a missing NEEDS line and a checkpatch error fail, and old results are removed" {
 	fake_sets
 	mkdir -p "$T/top/dist/upstream/old"
