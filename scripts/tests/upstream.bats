@@ -73,6 +73,14 @@ refuses() {
 	refuses "upstream text mentions this repository: upstream/bpf:*mutants show it."
 }
 
+@test "upstream: a cover letter that is too wide, or does not say what was not tested, is an error" {
+	real_sets
+	sed -i '/^# Not tested: /s/$/ This line has more columns than a mail may have, which are seventy-five./' "$sets/bpf"
+	refuses "upstream/bpf:*: 1?? columns, at most 75"
+	sed -i '/^# Not tested: /d' "$sets/bpf"
+	refuses "upstream/bpf does not say what was not tested ('Not tested: ...')"
+}
+
 @test "upstream: a Fixes: line in the wrong format is an error" {
 	real_sets
 	sed -i 's/^Fixes: \(.......\)..... /Fixes: \1 /' "$T/top/patches/linux-7.3"/0204-*
@@ -99,8 +107,8 @@ fake_sets() {
 	patch_of one tree one >"$dir/0001-one.patch"
 	patch_of two one two >"$dir/0002-two.patch"
 	printf '# BASE linux-7.3 7.3.9-1\n0001-one.patch\n0002-two.patch\n' >"$dir/series"
-	printf '# TREE [PATCH one] a master\n#\n# one: All\n#\n# At last.\n0001-one.patch\n' >"$sets/b-one"
-	printf '# TREE [PATCH] c next\n# NEEDS b-one\n#\n# two: All\n#\n# Too.\n0002-two.patch\n' >"$sets/a-two"
+	printf '# TREE [PATCH one] a master\n#\n# one: All\n#\n# At last.\n#\n# Not tested: hardware.\n0001-one.patch\n' >"$sets/b-one"
+	printf '# TREE [PATCH] c next\n# NEEDS b-one\n#\n# two: All\n#\n# Not tested: hardware.\n0002-two.patch\n' >"$sets/a-two"
 	program "$T/tree/scripts/get_maintainer.pl" 'case "$*" in *--nom*) echo list@d.example ;; esac; echo "M <m@d.example>"'
 	program "$T/tree/scripts/checkpatch.pl" ''
 	program "$T/top/scripts/fetch" "echo '$T/tree'"
@@ -116,12 +124,38 @@ fake_sets() {
 	[ "$(find . -type f | sort | xargs)" = "./a-two/0000-cover-letter.patch ./a-two/0001-two-Do-it.patch ./b-one/0000-cover-letter.patch ./b-one/0001-one-Do-it.patch" ]
 	grep -qx 'Subject: \[PATCH one 0/1\] one: All' b-one/0000*
 	grep -qx 'At last.' b-one/0000*
-	grep -q '^For a, master. Each change applies to Linux 7.3.9 without the others.$' b-one/0000*
+	[[ $(xargs <"$(echo b-one/0000*)") == *"For a, master. Base: tag v7.3.9 of the stable tree, on which all sets were tested together. Each change applies to it without the others."* ]]
 	grep -qx '  one: All' a-two/0000*
 	! grep -q 'without the others' a-two/0000* || false
 	[ "$(cat b-one/0001* | grep -c 'm@d.example')" -eq 1 ]
 	grep -q 'list@d.example' b-one/0001*
 	! grep -qE 'perf_bpf_filter|^Signed-off-by:' */* || false
+}
+
+@test "upstream: a fix for an oops or a deadlock has a Cc: stable line, other patches have none" {
+	fake_sets
+	sed -i 's/^Tests: it.*/Fixes: 123456789012 ("core: Break it")\nSeverity: wrong result, deadlock; root\n&/' "$T/top/patches/linux-7.3/0001"*
+	sed -i 's/^Tests: it.*/Fixes: 123456789012 ("core: Break it")\nSeverity: leak; root\n&/' "$T/top/patches/linux-7.3/0002"*
+	run -0 "$T/top/scripts/ship/upstream"
+	[ "$(sed -n '/^Fixes: /,/^---$/p' "$T/top/dist/upstream/b-one"/0001*)" = 'Fixes: 123456789012 ("core: Break it")
+Cc: stable@vger.kernel.org
+---' ]
+	! grep -q stable@ "$T/top/dist/upstream/a-two"/* || false
+	# "Fixes:" says which stable kernels need it.
+	sed -i '/^Fixes:/d' "$T/top/patches/linux-7.3/0001"*
+	refuses "0001-one.patch: Severity: says oops or deadlock, but there is no Fixes: line"
+}
+
+@test "upstream: a cover letter without a base, or a patch that lost its Cc: stable line, is an error" {
+	fake_sets
+	command_is fmt 'true'
+	refuses "upstream/b-one: the cover letter names no base"
+	rm "$T/bin/fmt"
+	sed -i 's/^Tests: it.*/Fixes: 123456789012 ("core: Break it")\nSeverity: oops; root\n&/' "$T/top/patches/linux-7.3/0001"*
+	command_is git '[[ " $* " == *" am "* ]] && sed -i /^Cc:.stable/d "$T"/tmp/*/mails/*; exec /usr/bin/git "$@"'
+	mkdir "$T/tmp"
+	export T TMPDIR=$T/tmp
+	refuses "upstream/b-one: 0001-one-Do-it.patch has no 'Cc: stable@vger.kernel.org' line"
 }
 
 # reproducer PATH: writes a patch that adds a test
