@@ -12,8 +12,9 @@ committed() {
 # Copies the real sets and patches, without a tree: errors in them are reported before a tree is fetched.
 real_sets() {
 	fake_top
-	mkdir "$T/top/patches"
+	mkdir -p "$T/top/patches/expect"
 	cp -r "$SCRIPTS/../patches/linux-7.3" "$SCRIPTS/../patches/upstream" "$T/top/patches"
+	cp -r "$SCRIPTS/../patches/expect/linux-7.3" "$T/top/patches/expect"
 	sets=$T/top/patches/upstream
 	program "$T/top/scripts/fetch" 'echo "fetch: no tree here" >&2; exit 1'
 	committed
@@ -79,6 +80,14 @@ refuses() {
 	refuses "upstream/bpf:*: 1?? columns, at most 75"
 	sed -i '/^# Not tested: /d' "$sets/bpf"
 	refuses "upstream/bpf does not say what was not tested ('Not tested: ...')"
+}
+
+@test "upstream: a cover letter with other instructions than those measured is an error" {
+	real_sets
+	run "$T/top/scripts/ship/upstream"
+	one_line "fetch: no tree here"
+	sed -i '/^sampling  *[0-9]/s/[0-9][0-9]*/1&/' "$T/top/patches/expect/linux-7.3/instructions"
+	refuses "upstream/perf-core: '* instead of * guest instructions' is not in patches/expect/linux-7.3/instructions"
 }
 
 @test "upstream: a Fixes: line in the wrong format is an error" {
