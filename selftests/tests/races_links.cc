@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Links that are closed by two threads at once, or while the task of their event exits: C8. */
+/*
+ * Links that are closed by two threads at once, or while the task of their event exits or executes
+ * another program: C8.
+ */
 #include <bpf/bpf.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -13,6 +16,7 @@
 #include <thread>
 
 #include "harness/race.h"
+#include "lib/gate.h"
 #include "lib/program.h"
 #include "tests/common.h"
 #include "tests/meanwhile.h"
@@ -141,6 +145,62 @@ static void check_exit()
 	expect_freed(filter);
 }
 
+/*
+ * The process hits once, and then executes true. With remove_on_exec, exec() removes the event from
+ * it; otherwise the event stays until the new program exits. Each round has one of the two.
+ */
+static void check_exec()
+{
+	constexpr uint64_t LEAST = 20;
+	const int there = two_cpus().there;
+	std::optional<Filter> filter(std::in_place);
+	uint64_t links = 0, met = 0, rounds = 0, hits = 0, wrong = 0;
+	int err = 0;
+
+	filter->returns(1);
+	filter->link(Event(breakpoint(hit)))
+		.close(); /* skips the test here if there are no links */
+
+	const Bound bound(SECONDS, UINT64_MAX, LEAST);
+
+	for (; !err && !wrong && hits == rounds && !bound.reached(0, met); rounds++) {
+		perf_event_attr attr = breakpoint(hit);
+		Gate gate;
+		Child child([&] {
+			run_on(there);
+			gate.pass();
+			hit(0);
+			execlp("true", "true", nullptr);
+			return 1;
+		});
+
+		attr.remove_on_exec = rounds % 2;
+
+		Event event(attr, child.pid());
+		Ring ring(event); /* without one, poll() always returns POLLHUP */
+		pollfd state = { event.fd(), 0, 0 };
+		uint64_t meanwhile = 0;
+
+		event.enable();
+		gate.open();
+		for (; !err && !(state.revents & POLLHUP); meanwhile++) {
+			filter->link(event, &err).close();
+			poll(&state, 1, 0);
+		}
+		wrong += child.wait() != 0;
+		/* The first link may have been closed before the process has passed the gate. */
+		met += meanwhile > 1;
+		links += meanwhile;
+		hits += event.count();
+	}
+	note("%lu links, %lu processes", links, rounds);
+	EXPECT_ERRNO(err, 0, "attaching to an event whose task executes a program");
+	EXPECT_EQ(wrong, 0, "processes that did not execute true");
+	EXPECT_EQ(hits, rounds, "hits counted, one per process");
+	bound.met(met, "processes that have executed true meanwhile", err || wrong || hits != rounds);
+	expect_freed(filter);
+}
+
 /* A race of up to 25 s, after which the program may take some seconds to be freed. */
 static constexpr int DEADLINE = 60;
 
@@ -151,4 +211,7 @@ static const bool added =
 		   check_closed, DEADLINE }) &&
 	add_test({ "races.links.exit", "C8",
 		   "links can be created and closed while the thread of their event exits",
-		   check_exit, DEADLINE });
+		   check_exit, DEADLINE }) &&
+	add_test({ "races.links.exec", "C8",
+		   "links can be created and closed while the task of their event is in exec()",
+		   check_exec, DEADLINE });
