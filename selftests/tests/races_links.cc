@@ -197,7 +197,8 @@ static void check_exec()
 	EXPECT_ERRNO(err, 0, "attaching to an event whose task executes a program");
 	EXPECT_EQ(wrong, 0, "processes that did not execute true");
 	EXPECT_EQ(hits, rounds, "hits counted, one per process");
-	bound.met(met, "processes that have executed true meanwhile", err || wrong || hits != rounds);
+	bound.met(met, "processes that have executed true meanwhile",
+		  err || wrong || hits != rounds);
 	expect_freed(filter);
 }
 
