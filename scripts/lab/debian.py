@@ -26,7 +26,7 @@ def newest() -> str:
 def line_of(kernel: str) -> str:
     """6.1 for 6.1.0-56-amd64. Rejects anything else: the name becomes part of paths and command lines."""
     found = re.fullmatch(r"(\d+\.\d+)\.[0-9a-z.+~-]+", kernel, re.ASCII)
-    return found[1] if found else die(f"not the name of a kernel, as uname -r has it: {kernel}")
+    return found[1] if found else die(f"not a kernel name as uname -r prints it: {kernel}")
 
 
 def other(kernel: str) -> str:

@@ -58,7 +58,8 @@ private:
 };
 } // namespace
 
-// In plain, objtool has replaced the jumps of static branches that are off with NOPs.
+// Where kernels have IBT, objtool has replaced the jumps of static branches that are off with NOPs
+// in plain.
 void Part::mask_branches(map<uint64_t, const Relocation *> &their_references)
 {
 	constexpr unsigned char SHORT[] = { 0x66, 0x90 }, LONG[] = { 0x0f, 0x1f, 0x44, 0, 0 };

@@ -138,7 +138,7 @@ void Writer::convert_taken()
 				out.sections[to].relocations.push_back(converted);
 			}
 		// objtool decodes all replacement instructions, but the unused ones are invalid
-		// without their relocations.
+		// without their relocations. Overwrite them.
 		for (uint64_t i = 0; i < range.size; i++)
 			if (!wanted(section, range.start + i))
 				out.sections[to].bytes[i] = NOP;

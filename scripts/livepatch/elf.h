@@ -102,7 +102,7 @@ struct Elf_file {
 
 struct Object {
 	std::string path;
-	// Without those of symbols, names, groups and relocations.
+	// Without the sections for symbols, names, groups and relocations.
 	std::vector<Section> sections{ Section{} };
 	std::vector<Symbol> symbols{ Symbol{} };
 

@@ -244,9 +244,9 @@ int disable(const char *file)
 	return 0;
 }
 
-// On CPUs with even numbers, the events exist from before the live patch is loaded until after it
-// is unloaded. On the others they are opened and closed all the time, so some are opened while it
-// is loaded and closed after it is unloaded.
+// On CPUs with even numbers, the events exist as long as COMMAND runs. On the others they are
+// opened and closed repeatedly, so some are opened while the live patch is loaded and closed after
+// it is unloaded.
 void hit_on(int cpu)
 {
 	constexpr uint64_t ROUNDS = 5;

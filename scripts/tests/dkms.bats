@@ -168,13 +168,13 @@ stub_says() {
 		run "$SCRIPTS/fetch" "$bad"
 		one_line "fetch: no such base: *"
 		run "$SCRIPTS/image" "$bad"
-		one_line "image: not the name of a kernel, as uname -r has it: *"
+		one_line "image: not a kernel name as uname -r prints it: *"
 		run "$SCRIPTS/image" 6.1.0-56-amd64 "$bad"
 		one_line "image: not the name of a Debian release: *"
 		run "$SCRIPTS/livepatch/build" "$bad"
-		one_line "build: not the name of a kernel, as uname -r has it: *"
+		one_line "build: not a kernel name as uname -r prints it: *"
 		[ "$(id -u)" -ne 0 ] || run "$SCRIPTS/livepatch/try-deb" 6.1.0-50-amd64 "$bad"
-		one_line "*: not the name of a kernel, as uname -r has it: *"
+		one_line "*: not a kernel name as uname -r prints it: *"
 	done
 	for bad in '$(touch ran)' '`touch ran`' "a';touch ran;'" 'a&b' 'a\b' 'a"b' $'a\nb'; do
 		BUILD=$T/$bad run "$SCRIPTS/image" 6.1.0-56-amd64

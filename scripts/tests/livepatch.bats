@@ -322,7 +322,7 @@ kallsyms() {
 	run "$SCRIPTS/livepatch/build" 5.10.0-30-amd64
 	one_line "build: no live patch for Linux 5.10 (available: 6.1 6.12 7.3)"
 	run "$SCRIPTS/livepatch/build" vmlinuz
-	one_line "build: not the name of a kernel, as uname -r has it: vmlinuz"
+	one_line "build: not a kernel name as uname -r prints it: vmlinuz"
 	KEY=$T/none run "$SCRIPTS/livepatch/build" 6.1.0-56-amd64
 	one_line "build: KEY= and CERT= must both name a file: *"
 }

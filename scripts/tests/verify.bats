@@ -213,7 +213,7 @@ found() {
 	run make -s soak N="1; touch $T/run"
 	[[ ${lines[0]} == "soak: N must be a number of at least 1, not '1; touch $T/run'" ]]
 	run make -s livepatch KERNEL="1; touch $T/run"
-	[[ ${lines[0]} == "build: not the name of a kernel, as uname -r has it: 1; touch $T/run" ]]
+	[[ ${lines[0]} == "build: not a kernel name as uname -r prints it: 1; touch $T/run" ]]
 	run make -s apply KSRC="$T\"; touch $T/run; \""
 	[[ ${lines[0]} == "apply: $T\"; touch $T/run; \" is not a kernel tree "* ]]
 	[ ! -e "$T/run" ]
@@ -282,7 +282,7 @@ found() {
 
 @test "stock: a name that is not a kernel's is refused before apt is asked" {
 	run "$SCRIPTS/prove/stock" 6.1.0-56-amd64 foo
-	one_line "stock: not the name of a kernel, as uname -r has it: foo"
+	one_line "stock: not a kernel name as uname -r prints it: foo"
 }
 
 @test "image: a build folder that cannot be written is one line" {
