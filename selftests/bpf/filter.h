@@ -14,7 +14,7 @@ enum filter_condition {
 #define FILTER_LONGEST 1000 /* maximum of iterations, because the verifier requires a bound */
 #define FILTER_BLOCK 65536 /* bytes that an iteration of WORKS copies */
 
-/* What a program saw when it ran. */
+/* The context and state that a program saw when it ran. */
 struct filter_snapshot {
 	unsigned long long ip, argument; /* ctx->regs */
 	unsigned long long addr, period; /* ctx->addr, ctx->sample_period */

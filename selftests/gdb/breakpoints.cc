@@ -47,7 +47,7 @@ static size_t slots_of(const Place &place)
 }
 static constexpr uint8_t OUR_MACHINE = EM_X86_64;
 #else
-/* Watchpoints have registers of their own. */
+/* Watchpoints have separate registers. */
 static size_t slots_of(const Place &place)
 {
 	return place.type == '1';

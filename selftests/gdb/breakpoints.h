@@ -14,7 +14,7 @@
 #include "gdb/registers.h"
 #include "lib/fd.h"
 
-/* What a Z or z packet names, "0,ADDRESS,KIND", and the process to which such packets apply. */
+/* The place that a Z or z packet names, "0,ADDRESS,KIND", and the process that it applies to. */
 struct Place {
 	pid_t pid;
 	char type; /* '0' software, '1' hardware, '2' to '4' watchpoints */

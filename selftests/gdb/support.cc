@@ -13,7 +13,7 @@
 #include "lib/filter.h"
 #include "lib/rights.h"
 
-/* What the measuring child reports to its parent, in shared memory. */
+/* The message of the measuring child to its parent, in shared memory. */
 static char *reason;
 static constexpr size_t REASON_SIZE = 256;
 

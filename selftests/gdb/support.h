@@ -4,7 +4,10 @@
 
 #include <string>
 
-/* What is missing, or nothing. Measured, because a version says little about a patched kernel. */
+/*
+ * A message that says what is missing, or an empty one. It is measured, because a version says
+ * little about a patched kernel.
+ */
 std::string missing_support();
 
 /*

@@ -172,7 +172,7 @@ private:
 		pop(R1);
 		code_.jump(accept_, BPF_JEQ, R2, 0);
 		if (is_signed) {
-			/* What says in its top bit whether the result is negative. */
+			/* The top bit of R3: whether the result is negative. */
 			code_.alu(BPF_MOV, R3, R1);
 			if (op == BPF_DIV)
 				code_.alu(BPF_XOR, R3, R2);

@@ -20,7 +20,7 @@ template <typename T> T &shared_with_children()
 /* Waits for @pid, and returns the status of waitpid(2). */
 int wait_for(pid_t pid);
 
-/* That status as text: "exit code 1", "killed by SIGTRAP", "stopped by SIGSTOP". */
+/* Returns the status as text: "exit code 1", "killed by SIGTRAP", "stopped by SIGSTOP". */
 std::string status_text(int status);
 
 /* "SIGTRAP", or "signal 35" for a real-time one. */

@@ -23,7 +23,7 @@ struct Setup {
 	bool limit = false; /* enabled by REFRESH(LIMIT) */
 };
 
-/* What was observed after HITS hits. */
+/* The effects that were observed after HITS hits. */
 struct Observed {
 	uint64_t count; /* the event's count */
 	uint64_t runs; /* of the program */
@@ -62,7 +62,7 @@ constexpr Verdict rejects = { true, 0 };
 
 class Filter;
 
-/* What is observed: by default a breakpoint in the calling thread. */
+/* The event that is observed: by default a breakpoint in the calling thread. */
 struct Subject {
 	perf_event_attr attr = breakpoint(::hit);
 	void (*hit)() = [] { ::hit(0); };

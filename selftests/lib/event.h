@@ -136,7 +136,7 @@ public:
 
 	/* Hits of this event and of all events inherited from it, even those of exited tasks. */
 	uint64_t count() const;
-	/* What read(2) returns, in the layout of attr.read_format. */
+	/* The words that read(2) returns, in the layout of attr.read_format. */
 	std::vector<uint64_t> read_words() const;
 	/* PERF_EVENT_IOC_ID */
 	uint64_t id() const;

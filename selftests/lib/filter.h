@@ -78,7 +78,7 @@ public:
 	/* How often the program has run. */
 	uint64_t runs() const;
 
-	/* What the program read in its last run. */
+	/* The values that the program read in its last run. */
 	filter_snapshot snapshot() const;
 
 	/* Removes and returns what FILLS_RINGBUF has written to its ring buffer. */

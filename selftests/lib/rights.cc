@@ -69,7 +69,7 @@ static bool refused(int err)
 	return err == EACCES || err == EPERM || err == ENOSYS;
 }
 
-/* What must permit @call, which failed with @err although the capabilities suffice. */
+/* Names what must permit @call, which failed with @err although the capabilities suffice. */
 static std::string permission(const char *call, int err)
 {
 	std::ifstream status("/proc/self/status");

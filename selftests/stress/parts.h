@@ -13,7 +13,7 @@
 /* Effects of an accepted hit. */
 enum : uint32_t { SAMPLES = 1, SIGNALS = 2, TRAPS = 4 };
 
-/* What the counts cannot predict because of a meddler. */
+/* The counts that cannot be predicted because of a meddler. */
 enum : uint32_t {
 	DETACHES = 1, /* a hit may find no program, so all hits must be accepted */
 	MISSES_HITS = 2, /* the event is off at times, so only the program counts the hits */
@@ -25,7 +25,7 @@ enum : uint32_t {
 
 class Scene;
 
-/* What another thread does to the event of an actor, repeatedly. */
+/* An action that another thread repeats on the event of an actor. */
 struct Meddling {
 	const char *name;
 	uint32_t unpredictable;

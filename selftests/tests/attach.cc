@@ -153,7 +153,7 @@ TEST("attach.modify.moves", "C9",
 	EXPECT_EQ(ring.samples(), HITS, "samples in total");
 }
 
-/* Of the hits before the move, and again of those after it, @rejected are rejected. */
+/* @rejected of the hits before the move are rejected, and as many of those after it. */
 static void check_limit_over_a_move(uint64_t rejected)
 {
 	constexpr uint64_t ACCEPTED_BEFORE = 2;

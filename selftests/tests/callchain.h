@@ -60,7 +60,7 @@ inline void expect_user_callchains(Ring &ring, uint64_t hits, CallSite at = Call
 	equal(displaced, 0, "samples with a wrong word after their callchain");
 }
 
-/* What became of the callchains of samples with IP, ADDR and CALLCHAIN. */
+/* Numbers of callchains, by how they were written, of samples with IP, ADDR and CALLCHAIN. */
 struct UserCallchains {
 	uint64_t samples, whole, deferred, stray;
 };

@@ -27,7 +27,7 @@
 
 namespace {
 
-/* What makes the hits. A child of the test inherits it. */
+/* The objects that make the hits. A child of the test inherits them. */
 struct {
 	volatile uint64_t *word; /* on a separate page, at an address that only this test writes */
 	char *page; /* for page faults */
@@ -613,7 +613,7 @@ const bool added = [] {
 				 [&] { check_place(kind, where); });
 		}
 	}
-	/* Of a batch only the last record overflows, by the same call as without batches. */
+	/* Only the last record of a batch overflows, by the same call as without batches. */
 	for (const Effect &effect : effects)
 		all().push_back({ "effect", "batch", effect.id,
 				  effect.seen == &Observed::samples

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What nearly all tests need. */
+/* Headers and functions that nearly all tests need. */
 #pragma once
 
 #include "harness/test.h"

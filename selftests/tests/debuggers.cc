@@ -59,7 +59,7 @@ TEST("debuggers.singlestep", "C12",
 	EXPECT_EQ(runs, HITS, "runs of the program");
 }
 
-/* What ptrace(2) sets, as gdb does for a hardware breakpoint or a watchpoint of 8 bytes. */
+/* A breakpoint of ptrace(2), as gdb sets it, or its watchpoint of 8 bytes. */
 struct PtraceBreakpoint {
 	const volatile void *addr;
 	Access access; /* EXECUTE or WRITE */

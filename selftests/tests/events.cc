@@ -13,7 +13,7 @@
 
 static const size_t PAGE = sysconf(_SC_PAGESIZE);
 
-/* What an event and its program have counted and delivered. */
+/* The hits that an event and its program have counted, and the effects of these hits. */
 struct Delivered {
 	uint64_t count, runs, samples, signals;
 };
@@ -161,7 +161,7 @@ static void spin_a_while(const Filter &filter)
 		spin(1);
 }
 
-/* What the event counts: HITS, a number of overflows, or time. */
+/* The unit of the event's count: the HITS of the work, overflows, or time. */
 enum class Counts { HITS_OF_WORK, OVERFLOWS, TIME };
 
 static const struct Kind {

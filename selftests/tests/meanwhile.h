@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What hits race with: a thread on another CPU. */
+/* A thread on another CPU, with which hits race. */
 #pragma once
 
 #include <atomic>

@@ -161,7 +161,7 @@ public:
 
 		return poll(fds, 2, 10'000) > 0 && fds[0].revents;
 	}
-	/* What arrives until a pause of @milliseconds. */
+	/* Returns the bytes that arrive until a pause of @milliseconds. */
 	std::string take_for_gdb(int milliseconds) { return take(gdb_.here, milliseconds); }
 	std::string take_for_server(int milliseconds) { return take(server_, milliseconds); }
 	/* The server sends @bytes, and perf_bpf_gdb ends with a message in the middle of them. */
@@ -916,7 +916,7 @@ TEST("packets.vfork", "C1", "gdbserver gets no breakpoint for a vforked child wi
 	/* Nor does gdbserver get it to make room for a hardware breakpoint. */
 	between.exchange("Z1,401000,1", "OK");
 #endif
-	/* After exec the child has memory of its own, so gdbserver gets the breakpoint. */
+	/* After exec the child has its own memory, so gdbserver gets the breakpoint. */
 	snprintf(vfork, sizeof(vfork), "T05exec:2f;thread:p%x.%x;", child.pid(), child.pid());
 	between.exchange("vCont;c", vfork);
 	between.exchange(condition, "OK");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What a program can see and do while it decides on a hit: C1, C2, C7, C8. */
+/* The abilities of a program while it decides on a hit: C1, C2, C7, C8. */
 #include <bpf/bpf.h>
 #include <bpf/btf.h>
 

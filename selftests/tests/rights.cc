@@ -47,7 +47,7 @@ static perf_event_attr in_kernel()
 	return attr;
 }
 
-/* What root prepares for the process that tries an action. */
+/* The objects that root prepares for the process that tries an action. */
 struct Scene {
 	const Filter &filter;
 	const Event &event; /* to which a process that has the descriptor can attach */

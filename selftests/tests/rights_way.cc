@@ -80,7 +80,7 @@ struct BorrowedFilter {
 
 } // namespace
 
-/* What the debugger does with the filter: only the third of its hits is accepted. */
+/* The debugger's use of the filter: only the third of its hits is accepted. */
 static Tried seek_with(const BorrowedFilter &lent)
 {
 	if (!lent.program.valid() || !lent.globals.valid())

@@ -24,7 +24,7 @@
 
 static constexpr uint64_t THREADS = 8, EVERY = 4, SMALL = 16, LARGE = 4096;
 
-/* What the handler has seen in one thread. */
+/* The signals that the handler has seen in one thread. */
 struct Seen {
 	int fd; /* of the thread's event */
 	uint64_t signals, calls; /* and the calls that these signals stand for */

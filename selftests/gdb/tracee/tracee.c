@@ -49,7 +49,7 @@ static long work(long i, int id)
 	return total;
 }
 
-/* For "until" and "finish": lines of their own. */
+/* For "until" and "finish": each statement has its own line. */
 static long call_work(long i)
 {
 	long result = 0;

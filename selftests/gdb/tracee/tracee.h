@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the tests gdb.* put breakpoints on. */
+/* The functions on which the tests gdb.* set breakpoints. */
 #pragma once
 
 /* Optimized: its arguments and what it computes from them are in registers. */
