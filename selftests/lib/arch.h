@@ -70,7 +70,7 @@ inline auto &flags_of(ucontext_t &context)
 	return context.uc_mcontext.gregs[REG_EFL];
 }
 
-inline const auto &general_registers(const ucontext_t &context)
+template <typename Context> inline auto &general_registers(Context &context)
 {
 	return context.uc_mcontext.gregs;
 }
@@ -130,7 +130,7 @@ inline auto &flags_of(ucontext_t &context)
 	return context.uc_mcontext.pstate;
 }
 
-inline const auto &general_registers(const ucontext_t &context)
+template <typename Context> inline auto &general_registers(Context &context)
 {
 	return context.uc_mcontext.regs;
 }

@@ -100,8 +100,13 @@ std::vector<std::vector<uint64_t>> Ring::take_samples()
 
 uint64_t Ring::head() const
 {
-	return __atomic_load_n(&static_cast<perf_event_mmap_page *>(map_)->data_head,
-			       __ATOMIC_ACQUIRE);
+	return __atomic_load_n(head_address(), __ATOMIC_ACQUIRE);
+}
+
+const uint64_t *Ring::head_address() const
+{
+	return reinterpret_cast<const uint64_t *>(
+		&static_cast<perf_event_mmap_page *>(map_)->data_head);
 }
 
 uint64_t Ring::records(uint32_t type) const

@@ -43,6 +43,8 @@ public:
 	std::vector<std::vector<uint64_t>> take_samples();
 	/* The position of the next record, in bytes; it only grows. Not with OVERWRITE. */
 	uint64_t head() const;
+	/* Where the kernel stores it, for code that must not call a function. */
+	const uint64_t *head_address() const;
 	/* Forgets what drain() has seen, to make room for more records. */
 	void forget() { seen_count_ = 0; }
 	/* Size of the data area in bytes. */
