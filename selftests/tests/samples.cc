@@ -50,7 +50,7 @@ static size_t place_of(uint64_t field, uint64_t sample_type)
 	return place;
 }
 
-/* What makes the hits of both events. */
+/* The objects that make the hits of both events. */
 static volatile uint64_t watched;
 static char *page;
 static std::optional<Hits> pmu;
@@ -314,7 +314,7 @@ static struct {
 	uint64_t first;
 } heads[2];
 
-/* Stays in user mode, in a section of its own, until both heads are @bytes farther. */
+/* Stays in user mode, in a section that only it has, until both heads are @bytes farther. */
 [[gnu::noinline, gnu::section("burn")]] static void burn(uint64_t bytes)
 {
 	for (auto &head : heads)
