@@ -402,8 +402,3 @@ Handler.copyfile = cut'
 	[ -f "$BUILD/linux-6.6.10/stock/kernel/core.c" ]
 	kill $server
 }
-
-@test "fetch: Ubuntu's kernel requires KSRC" {
-	run "$SCRIPTS/fetch" 6.8
-	one_line "fetch: Linux 6.8 is Ubuntu's; set KSRC=/path/to/ubuntu/linux"
-}

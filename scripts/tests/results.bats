@@ -28,7 +28,7 @@ setup() {
 	[ -z "$output" ]
 	grep -q '^| 6.1  | 6.1.9-1 | Debian 12 .*3 tests, 2000-01-01, older series' "$T/top/README.md"
 	grep -q '^    C1   first$' "$T/top/patches/README.md"
-	grep -q '^| 0001  | x   | perf: Do one thing |$' "$T/top/patches/README.md"
+	grep -q '^| 0001  | perf: Do one thing | all   |' "$T/top/patches/README.md"
 	grep -q '| make mutants | mutants | (7) |' "$T/top/patches/RESULTS.md"
 	sed -i 's/3 tests/4 tests/' "$T/top/README.md"
 	run -1 "$T/top/scripts/ship/results" --check
