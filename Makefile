@@ -42,7 +42,7 @@ help-all: help
 	@echo '  ACCEL=auto         the accelerator of QEMU: kvm, tcg, or auto: KVM if a guest'
 	@echo '                     boots with it'
 	@echo '  BUILD=/path        the build folder; the default is build/'
-	@echo '  KERNEL_MIRROR=URL  the mirror of kernel.org; the default is'
+	@echo '  KERNEL_MIRROR=URL  for sources from kernel.org: a mirror, such as'
 	@echo '                     https://cdn.kernel.org/pub/linux/kernel'
 	@echo
 	@echo 'test'

@@ -133,7 +133,7 @@ fake_sets() {
 	[ "$(find . -type f | sort | xargs)" = "./a-two/0000-cover-letter.patch ./a-two/0001-two-Do-it.patch ./b-one/0000-cover-letter.patch ./b-one/0001-one-Do-it.patch" ]
 	grep -qx 'Subject: \[PATCH one 0/1\] one: All' b-one/0000*
 	grep -qx 'At last.' b-one/0000*
-	[[ $(xargs <"$(echo b-one/0000*)") == *"For a, master. Base: tag v7.3.9 of the stable tree, on which all sets were tested together. Each change applies to it without the others."* ]]
+	[[ $(xargs <"$(echo b-one/0000*)") == *"For a, master. Base: tag v7.3.9 of the stable tree, as patched by Debian, on which all sets were tested together. Each change applies to it without the others."* ]]
 	grep -qx '  one: All' a-two/0000*
 	! grep -q 'without the others' a-two/0000* || false
 	[ "$(cat b-one/0001* | grep -c 'm@d.example')" -eq 1 ]

@@ -185,8 +185,8 @@ static void rehearse(const Kind &kind, const perf_event_attr &attr)
 }
 
 /*
- * HITS hits that look the same each time, to the registers and to the stack: they have a stack of
- * their own, and begin with cleared registers.
+ * HITS hits that look the same each time, to the registers and to the stack: they run on a
+ * separate stack, and begin with cleared registers.
  */
 class SameHits {
 public:
