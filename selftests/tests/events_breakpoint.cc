@@ -351,8 +351,7 @@ static Throttled overflow_until_throttled(const Filter *filter)
  * many, so the numbers are exact, with and without a program.
  */
 TEST("events.throttle", "C4",
-     "a clock that overflows too often is throttled after as many overflows if all are rejected "
-     "as without a program")
+     "a clock whose overflows are all rejected is throttled as soon as one without a program")
 {
 	Filter filter;
 	SlowSampling slow;

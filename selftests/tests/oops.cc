@@ -25,6 +25,7 @@
 #include "lib/program.h"
 #include "tests/common.h"
 #include "tests/meanwhile.h"
+#include "tests/tracing.h"
 
 static constexpr int SECONDS = 6;
 static volatile uint64_t word;
@@ -338,5 +339,62 @@ TEST("oops.pmu_gone.close", "C8",
 		unregistering.join();
 	}
 	bound.met(met, "links closed while the PMU was unregistered", !program_exists(id));
+	EXPECT_VALUE(program_exists(id), true, "the program still exists");
+}
+
+/*
+ * A link is created, and a thread preempts BPF_LINK_CREATE right after perf_event_set_bpf_prog()
+ * has given the program to the event. Meanwhile the PMU detaches the program from the event, and
+ * the only descriptor of the program is closed.
+ */
+TEST("oops.pmu_gone.create", "C8",
+     "a link that is created while the PMU of its event is unregistered keeps its program")
+{
+	constexpr uint64_t RETURN_PROBE = 1; /* /sys/bus/event_source/devices/kprobe/format */
+	const std::vector<int> cpus = usable_cpus();
+	const sigset_t signals = set_of({ SIGUSR1 });
+	perf_event_attr attr = kprobe_on("perf_event_set_bpf_prog");
+	RemovablePmu pmu;
+	std::atomic<pid_t> preempting_tid = 0;
+	std::atomic<bool> preempted = false, gone = false;
+
+	if (cpus.size() < 2)
+		unavailable("the test needs two CPUs");
+	run_on(cpus[1]);
+	sigprocmask(SIG_BLOCK, &signals, nullptr);
+	pmu.register_pmu();
+	attr.config = RETURN_PROBE;
+
+	Event event(pmu.counter()), returned(attr);
+	Fd prog = load_least(0);
+	const uint32_t id = info_of_program(prog.get()).id;
+	std::thread preempting([&] {
+		run_first();
+		preempting_tid = gettid();
+		sigwaitinfo(&signals, nullptr);
+		preempted = true;
+		while (!gone)
+			;
+	});
+	std::thread unregistering([&] {
+		/* Where SRCU runs callbacks: perf_pmu_unregister() waits for them. */
+		run_on(cpus[0]);
+		while (!preempted)
+			usleep(100);
+		pmu.unregister_pmu();
+		prog.close();
+		gone = true;
+	});
+
+	while (!preempting_tid)
+		usleep(100);
+	returned.async(SIGUSR1, preempting_tid);
+	returned.must_refresh(1);
+
+	Fd link = create_link(prog.get(), event);
+
+	preempting.join();
+	unregistering.join();
+	EXPECT_VALUE(link.valid(), true, "BPF_LINK_CREATE succeeds");
 	EXPECT_VALUE(program_exists(id), true, "the program still exists");
 }
