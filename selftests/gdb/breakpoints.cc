@@ -122,6 +122,20 @@ static bool holds_socket(pid_t pid, ino_t inode)
 }
 
 /*
+ * The number in the line "NAME:" of @task/status, in base @base, or 0. Only whole lines count: the
+ * first one has the task's name, which may contain anything but a newline, see proc(5).
+ */
+static uint64_t number_in_status(const std::string &task, const std::string &name, int base)
+{
+	std::ifstream status(task + "/status");
+
+	for (std::string line; std::getline(status, line);)
+		if (!line.compare(0, name.size() + 1, name + ":"))
+			return strtoull(line.c_str() + name.size() + 1, nullptr, base);
+	return 0;
+}
+
+/*
  * Whether gdbserver traces @pid, and @pid runs code of this machine's 64-bit architecture.
  * gdbserver may be on another machine or in another container, where @pid is another process than
  * here, and may have both 32-bit and 64-bit processes.
@@ -129,13 +143,10 @@ static bool holds_socket(pid_t pid, ino_t inode)
 std::string Breakpoints::why_not_here(pid_t pid) const
 {
 	const std::string proc = "/proc/" + std::to_string(pid);
-	std::ifstream status(proc + "/status"), program(proc + "/exe", std::ios::binary);
+	std::ifstream program(proc + "/exe", std::ios::binary);
 	Elf64_Ehdr header = {};
-	int tracer = 0;
+	const pid_t tracer = number_in_status(proc, "TracerPid", 10);
 
-	for (std::string word; status >> word;)
-		if (word == "TracerPid:")
-			status >> tracer;
 	if (!tracer || !holds_socket(tracer, socket_of_gdbserver_()))
 		return "is in a process that this gdbserver does not trace on this machine";
 	program.read(reinterpret_cast<char *>(&header), sizeof(header));
@@ -153,16 +164,9 @@ struct Masks {
 
 static Masks masks_of(pid_t pid, pid_t tid)
 {
-	std::ifstream status("/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid) +
-			     "/status");
-	Masks masks;
+	const std::string task = "/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid);
 
-	for (std::string word; status >> word;)
-		if (word == "SigPnd:")
-			status >> std::hex >> masks.pending;
-		else if (word == "SigBlk:")
-			status >> std::hex >> masks.blocked;
-	return masks;
+	return { number_in_status(task, "SigPnd", 16), number_in_status(task, "SigBlk", 16) };
 }
 
 /*

@@ -165,6 +165,21 @@ TEST("misses.limit.last", "C10",
 	}
 }
 
+TEST("misses.limit.hup", "C2",
+     "POLL_HUP is sent once if a miss uses up the limit and the program then accepts the hit")
+{
+	constexpr uint64_t ACCEPTED = 1;
+	Signals signals({ SETSIG });
+	Missing missing;
+
+	missing.filter().returns_if(1, FILTER_VALUE, ACCEPTED);
+	missing.event().async(SETSIG, gettid());
+	missing.event().must_refresh(1);
+	missing.access(ACCEPTED);
+	EXPECT_EQ(Signals::count(SETSIG, POLL_HUP), 1, "POLL_HUPs");
+	EXPECT_EQ(Signals::count(SETSIG), 1, "signals");
+}
+
 /*
  * Test each CPU: an earlier miss, even one in another test, could have left a per-CPU counter
  * raised.

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -241,12 +242,13 @@ static void *loop_in_second_stage(void *n)
 	return NULL;
 }
 
-/* In a thread that blocks all signals. */
+/* In a thread that blocks all signals, and whose name looks like a line of /proc/PID/status. */
 static void run_blocked(long n)
 {
 	pthread_t thread;
 	sigset_t all, before;
 
+	prctl(PR_SET_NAME, "SigBlk: none");
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, &before);
 	if (pthread_create(&thread, NULL, loop_in_second_stage, &n))
