@@ -3,8 +3,8 @@
 patches/results.json. A subject is a base (6.1), a base on another architecture (6.1 arm64), or a distribution's kernel
 with the live patch (6.1.0-56-amd64).
 
-results.json has three parts, each by subject. Each entry has the date, the commit, and in "of" the digest of the series
-and the suite that were measured (null: unknown, so an older one):
+results.json has three parts, each by subject. Each entry has the date, and in "of" the digest of the series and
+the suite that were measured (null: unknown, so an older one):
 
   verify  tests passed and run, on stock and with the series; the same for each rule; hits lost in races;
           how often both sides of each race met with the series
@@ -116,9 +116,7 @@ def committed() -> Entry:
 
 def stamp(path: pathlib.Path, of: typing.Optional[str]) -> Entry:
     day = datetime.datetime.fromtimestamp(path.stat().st_mtime, datetime.timezone.utc)
-    commit = subprocess.run(["git", "rev-parse", "--short=7", "HEAD"], cwd=TOP, capture_output=True,
-                            text=True).stdout.strip()
-    return {"date": f"{day:%Y-%m-%d}", "commit": commit, "of": of}
+    return {"date": f"{day:%Y-%m-%d}", "of": of}
 
 
 def pairs(results: Entry, figures: typing.Callable[[Entry, str], typing.Dict[str, str]]) -> typing.Dict[str, list]:

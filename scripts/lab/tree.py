@@ -31,7 +31,7 @@ LARGE = ["--memory", "2G", *([] if ARCH.suffix else ["--machine", "q35"])]
 # Full preemption, where the kernel has it: it exposes races that the other modes hide.
 PREEMPT = ["--append", "preempt=full"]
 held: typing.List[int] = []  # the descriptor of the lock, which child processes inherit
-running: typing.Set["subprocess.Popen[typing.Any]"] = set()  # the processes that progress() waits for
+running: typing.Set["subprocess.Popen[typing.Any]"] = set()  # the processes that this one waits for
 
 
 @atexit.register
@@ -79,6 +79,20 @@ def patch(path: typing.Union[str, pathlib.Path], folder: pathlib.Path, *options:
     except Failed as error:
         return str(error).strip()
     return ""
+
+
+def wait_for(command: typing.Iterable[object], *locks: int, **keywords: typing.Any) -> int:
+    """Runs a command, which also inherits @locks; returns its exit code. When this process is terminated, so is the
+    command, which then ends its children; subprocess.run() would kill it, and they would continue."""
+    process = subprocess.Popen(list(map(str, command)), pass_fds=[*held, *locks], **keywords)
+    running.add(process)
+    code = process.wait()
+    running.discard(process)
+    return code
+
+
+class Killed(SystemExit):
+    """A make was killed, so its files may be half-written."""
 
 
 def progress(label: str, command: typing.Iterable[object], log: pathlib.Path, pattern: str = ktap.TESTS,
@@ -150,9 +164,10 @@ def lock(lock: typing.Optional[int] = None, owner: typing.Optional[str] = None) 
 
 
 @contextlib.contextmanager
-def making(folder: pathlib.Path) -> typing.Iterator[None]:
-    """Allows one make at a time in a folder. make compares only timestamps, so it would take a file that a killed make
-    left half-written for finished. Therefore the folder is emptied if the last make did not end normally."""
+def making(folder: pathlib.Path) -> typing.Iterator[int]:
+    """Allows one make at a time in a folder. Yields the descriptor of the lock: a make that inherits it keeps the lock
+    if it outlives this process. make compares only timestamps, so it would take a file that a killed make left
+    half-written for finished. Therefore the folder is emptied if the last make did not end normally."""
     marker = folder / ".making"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -167,10 +182,15 @@ def making(folder: pathlib.Path) -> typing.Iterator[None]:
                     child.unlink() if child.is_symlink() or not child.is_dir() else shutil.rmtree(child)
         file.write("a make runs\n")
         file.flush()
+        ended = True
         try:
-            yield
+            yield file.fileno()
+        except (KeyboardInterrupt, Killed):
+            ended = False
+            raise
         finally:
-            file.truncate(0)
+            if ended:
+                file.truncate(0)
 
 
 def ksrc_folder() -> typing.Optional[pathlib.Path]:
@@ -224,11 +244,11 @@ def build_selftests(stock: pathlib.Path, folder: pathlib.Path, source: pathlib.P
     """Builds the selftests for a kernel in FOLDER/selftests, or FOLDER/selftests-ARCH for another architecture."""
     log, out = folder / f"selftests{ARCH.suffix}.log", folder / f"selftests{ARCH.suffix}"
     ARCH.prepare()
-    with making(out), open(log, "wb") as output:
-        code = subprocess.run(["make", f"-j{os.cpu_count()}", "-C", source, f"KSRC={stock}", f"OUT={out}",
-                               *ARCH.make()],
-                              env=os.environ | ARCH.environment(), stdout=output, stderr=output,
-                              pass_fds=held).returncode
+    with making(out) as lock, open(log, "wb") as output:
+        code = wait_for(["make", f"-j{os.cpu_count()}", "-C", source, f"KSRC={stock}", f"OUT={out}", *ARCH.make()],
+                        lock, env=os.environ | ARCH.environment(), stdout=output, stderr=output)
+        if code < 0:
+            raise Killed(f"{out}: make was killed by signal {-code}")
     if code:
         print("\n".join(read(log).splitlines()[-15:]), file=sys.stderr)
         die(f"the selftests do not build; see {log}")
@@ -324,10 +344,10 @@ class Work:
             path.write_text(fragment)
             environment["FRAGMENT"] = str(path)
         with open(log, "wb") if log else contextlib.nullcontext() as output:  # type: ignore[attr-defined]
-            done = subprocess.run([SCRIPTS / "build", self.folder / kernel, *targets], env=environment,
-                                  stdout=subprocess.DEVNULL, stderr=output, pass_fds=held)
-        if done.returncode:
-            die(f"{what}: does not build; the log is {log}") if log else sys.exit(done.returncode)
+            code = wait_for([SCRIPTS / "build", self.folder / kernel, *targets], env=environment,
+                            stdout=subprocess.DEVNULL, stderr=output)
+        if code:
+            die(f"{what}: does not build; the log is {log}") if log else sys.exit(code)
         return self.image(kernel, obj)
 
     def shipped(self, whole: bool = True) -> typing.Optional[str]:

@@ -240,6 +240,30 @@ tree.Work(base.find('6.1'), pathlib.Path('$work/stock')).build('$1')"
 	[ -e "$T/tree/obj/kept" ]
 }
 
+@test "build: a make that outlives a killed build keeps the lock, and its folder is emptied afterwards" {
+	sed -i 's/^bzImage:/&\n> @touch going; sleep 3; touch ended/' "$T/tree/Makefile"
+	"$SCRIPTS/build" "$T/tree" 3>&- &
+	for _ in $(seq 100); do [ ! -e "$T"/tree/going ] && [ ! -e "$T"/tree/obj/going ] || break; sleep 0.1; done
+	kill -9 $!
+	run flock -n "$T/tree/obj/.making" true
+	[ $status -ne 0 ]
+	touch "$T/tree/obj/half-written"
+	sed -i 's/sleep 3; //' "$T/tree/Makefile"
+	"$SCRIPTS/build" "$T/tree"
+	[ -e "$T/tree/ended" ] || [ -e "$T/tree/obj/ended" ]
+	[ ! -e "$T/tree/obj/half-written" ]
+}
+
+@test "build: the folder is emptied if make itself was killed" {
+	sed -i 's/^bzImage:/&\n> @[ -e $${ALIVE:-none} ] || kill -9 $$PPID/' "$T/tree/Makefile"
+	run "$SCRIPTS/build" "$T/tree"
+	[ $status -ne 0 ]
+	[[ $output == *"make was killed by signal 9"* ]]
+	touch "$T/tree/obj/half-written"
+	ALIVE=/ "$SCRIPTS/build" "$T/tree"
+	[ ! -e "$T/tree/obj/half-written" ]
+}
+
 @test "selftests: LLVM=1 compiles with clang++ for the target of ARCH" {
 	mkdir -p "$T/tree/tools/testing/selftests"
 	cat >"$T/tree/tools/testing/selftests/lib.mk" <<-'END'

@@ -21,7 +21,7 @@ change() {
 	cp "$T/source/core.c" "$T/before.c"
 	printf '%s\n' "$@" >"$T/sed"
 	sed -i -f "$T/sed" "$T/source/core.c"
-	! cmp -s "$T/source/core.c" "$T/before.c"
+	! cmp -s "$T/source/core.c" "$T/before.c" || false
 	cut
 	mv "$T/before.c" "$T/source/core.c"
 }

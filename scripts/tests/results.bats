@@ -13,9 +13,9 @@ setup() {
 	printf '<!-- generated: %s -->\n<!-- end -->\n' prices bases >"$T/top/README.md"
 	printf '<!-- generated: %s -->\n<!-- end -->\n' patches contract >"$T/top/patches/README.md"
 	cat >"$T/top/patches/results.json" <<-END
-	{"verify": {"6.1": {"date": "2000-01-01", "commit": "", "of": null, "stock": "1/3", "series": "3/3",
+	{"verify": {"6.1": {"date": "2000-01-01", "of": null, "stock": "1/3", "series": "3/3",
 	  "rules": {"C1": ["1/3", "3/3"]}}},
-	 "bench": {"6.1": {"date": "2000-01-01", "commit": "", "of": null, "stops": {"program, as rr sets it up": [null, 500], "counting breakpoint (the floor)": [400, 400],
+	 "bench": {"6.1": {"date": "2000-01-01", "of": null, "stops": {"program, as rr sets it up": [null, 500], "counting breakpoint (the floor)": [400, 400],
 	  "sigtrap, handler decides": [5000, 5000], "ptrace, debug register": [1, 9000], "ptrace, INT3": [1, 9000],
 	  "gdb, break ... if": [1, 100000], "gdb with perf_bpf_gdb": [1, 600]}}},
 	 "runs": {"make mutants": {"counts": "mutants", "of": {"6.1": {"date": "2000-01-01", "of": null, "figure": 7}}}}}

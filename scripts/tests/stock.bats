@@ -7,7 +7,7 @@ archive() {
 	command_is apt-get '
 case $* in
 *indextargets*) printf "Debian|%s|http://localhost/\n" Debian Debian-Security ;;
-*update*) [[ $* == */bookworm/* ]] ;;
+*update*) [[ $* == */bookworm/* ]] || { echo "E: ${no_release:-The repository does not have a Release file.}" && exit 100; } ;;
 *) echo "E: Unable to locate package ${*: -1}" >&2; exit 100 ;;
 esac'
 	command_is apt-cache "[[ \$* != *dumpavail ]] || printf 'Package: %s\nVersion: %s\nSize: %s\n\n' $(xargs <<<"$1")"
@@ -22,6 +22,12 @@ esac'
 	run -0 "$SCRIPTS/image" --list
 	[ "$(grep -v ^image: <<<"$output")" = $'5.10.0-1-amd64 5.10.2-1 bookworm\n6.1.0-10-amd64 6.1.100-1 bookworm\n7.1.13-amd64 7.1.13-1 bookworm\n7.2.4-amd64 7.2.4-1 bookworm' ]
 	[[ $output == *"image: no sid in the archive"* ]]
+}
+
+@test "image: --list fails if the archive cannot be reached" {
+	archive 'linux-image-6.1.0-9-amd64 6.1.99-1 200000'
+	no_release="Temporary failure resolving 'mirror'" run -1 "$SCRIPTS/image" --list
+	one_line "image: bullseye-security: E: Temporary failure resolving 'mirror'; see */update.log"
 }
 
 @test "image: an unknown kernel is an error, and nothing is left" {
