@@ -33,6 +33,12 @@ outcome_is() {
 	[ "$output" = "$T/program" ]
 }
 
+@test "boot: a crash of QEMU is an error, and not an outcome of the guest" {
+	boots 'up; kill -SEGV $$'
+	outcome_is lost 2
+	[ "${lines[-1]}" = "boot: QEMU was killed by signal 11; the console is $T/out/console.log" ]
+}
+
 @test "boot: each way in which a guest may end has its outcome and exit code" {
 	local ways
 	# A loop that reads from stdin would end early if boot read from it, too.
@@ -233,7 +239,7 @@ outcome_is() {
 @test "boot: uses KVM only if a guest boots on it, and tries that once" {
 	[ -w /dev/kvm ] || skip "no /dev/kvm"
 	# A guest that boots only without KVM.
-	export FAKE_GUEST='echo "$*" >>"'$T'/tried"; [[ $* == *"-accel kvm"* ]] && exit 1; up; echo "exit 0" >"$verdict"'
+	export FAKE_GUEST='echo "$*" >>"'$T'/tried"; [[ $* == *"-accel kvm"* ]] && kill -ABRT $$; up; echo "exit 0" >"$verdict"'
 	for _ in 1 2; do
 		run -0 "$SCRIPTS/boot" --out "$T/out" "$T/bzImage" -- true
 		grep -q '"accel": "tcg"' "$T/out/boot.json"
