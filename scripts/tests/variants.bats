@@ -55,6 +55,11 @@ tap_is() {
 	run "$top/prove/prefixes"
 	tap_is 1..2 "ok 1 prefix 0001-one.patch: fixes 1 tests, 2 still fail" \
 		"not ok 2 prefix 0002-two.patch: fails tests that its patches name: t.c"
+	prepare 'grep -q line30_two $image && results +t.a =t.b +t.c +t.full || results +t.a +t.b -t.c -t.full'
+	run -1 "$top/prove/prefixes"
+	[[ $output == *"not ok 2 prefix 0002-two.patch: skips tests that its patches name: t.b"* ]]
+	printf '# reasons\nt.b  # a reason\n' >"$expect/skips"
+	run -0 "$top/prove/prefixes"
 	prepare 'exit'
 	run -1 "$top/prove/prefixes"
 	[[ $output == *"not ok 1 prefix 0001-one.patch: boot ended with 11: boot: lost: "* ]]
