@@ -8,6 +8,7 @@
   splat     kernel splats on a console
   tree      trees, builds and boots in the build folder
   livepatch the sources of a live patch
+  klp       the kernel's own selftests of live patches
   debian    Debian's releases and archives, and the names of its kernels
   verdict   judges the results of the stock and the patched guest
   lava      the log of a LAVA job

@@ -6,6 +6,7 @@
 #include <bpf/bpf.h>
 #include <fcntl.h>
 #include <link.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 
 #include <cerrno>
@@ -209,6 +210,9 @@ TEST("tracing.limit_of_sleeper", "C10",
 	Event event(attr, child.pid(), cpu);
 
 	become_realtime(1);
+	/* A page fault of the test would let the child run. */
+	if (mlockall(MCL_CURRENT))
+		setup_failed("mlockall", errno);
 	for (uint64_t i = 0; i < HITS; i++) {
 		usleep(10'000); /* wait until the child sleeps */
 		event.must_refresh(1);
