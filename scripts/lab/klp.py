@@ -39,15 +39,16 @@ done
 
 def build(kernel: str, source: pathlib.Path, out: pathlib.Path) -> pathlib.Path:
     """Copies the tests, and builds their modules against the kernel's headers; returns the folder."""
-    other, log = debian.other(kernel), out / "build.log"
-    within = [SCRIPTS / "debian", other] if other else []
     folder = out / "tests"
+    other, log = debian.other(kernel), out / "build.log"
+    within = [str(SCRIPTS / "debian"), other] if other else []
+    commands: typing.List[typing.List[str]]
+    commands = [[*within, "make", "-C", f"/lib/modules/{kernel}/build", f"M={folder}/test_modules", "modules"],
+                ["gcc", "-O2", "-static", "-o", f"{folder}/test_klp-call_getpid", f"{folder}/test_klp-call_getpid.c"]]
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(source / "tools/testing/selftests/livepatch", folder)
     with open(log, "wb") as output:
-        for command in ([*within, "make", "-C", f"/lib/modules/{kernel}/build", f"M={folder}/test_modules", "modules"],
-                        ["gcc", "-O2", "-static", "-o", folder / "test_klp-call_getpid",
-                         folder / "test_klp-call_getpid.c"]):
+        for command in commands:
             if subprocess.call(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output):
                 die(f"the kernel's selftests of live patches do not build; the log is {log}")
     return folder
@@ -82,11 +83,9 @@ def peers(work: livepatch.Work) -> int:
         if ran.code:
             die(f"{kernel}, {name}: {ran.why()}; the log is {ran.log}")
         results.append(results_in(ran.output))
-    stock, patched = results
+    stock, patched = ({name: result for name, result in found.items() if name not in ALONE} for found in results)
     if "PASS" not in stock.values():
         die(f"none of the kernel's selftests of live patches passes without ours; see {out}/stock.log")
     for name, reason in ALONE.items():
-        if name in stock:
-            print(f"# {name} is left out: it {reason}")
-    return compare.judge(kernel, *({name: result for name, result in found.items() if name not in ALONE}
-                                   for found in (stock, patched)), [], [], out, "make peers, live patch")
+        print(f"# {name} is left out: it {reason}")
+    return compare.judge(kernel, stock, patched, [], [], out, "make peers, live patch")

@@ -160,13 +160,15 @@ constexpr uint64_t TRAP = 1ull << (SIGTRAP - 1); /* in the masks of proc(5) */
 
 struct Masks {
 	uint64_t pending = 0, blocked = 0;
+	bool traced = false;
 };
 
 static Masks masks_of(pid_t pid, pid_t tid)
 {
 	const std::string task = "/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid);
 
-	return { number_in_status(task, "SigPnd", 16), number_in_status(task, "SigBlk", 16) };
+	return { number_in_status(task, "SigPnd", 16), number_in_status(task, "SigBlk", 16),
+		 number_in_status(task, "TracerPid", 10) != 0 };
 }
 
 /*
@@ -180,8 +182,12 @@ static std::string why_not_in_all_threads(pid_t pid)
 	constexpr uint64_t LIBRARY = 3ull << 31; /* nptl(7) */
 
 	for (pid_t tid : threads_of(pid)) {
-		const uint64_t blocked = masks_of(pid, tid).blocked;
+		const Masks masks = masks_of(pid, tid);
+		const uint64_t blocked = masks.blocked;
 
+		/* A thread of the kernel, as of io_uring, executes no code of the process. */
+		if (!masks.traced)
+			continue;
 		if (blocked & TRAP)
 			return (blocked & LIBRARY) == LIBRARY
 				       ? "is in a process with a thread that is starting, ending "
@@ -191,12 +197,13 @@ static std::string why_not_in_all_threads(pid_t pid)
 	return "";
 }
 
-std::set<pid_t> Breakpoints::threads_that_do_not_stop() const
+std::set<pid_t> Breakpoints::threads_that_do_not_stop(pid_t of) const
 {
 	std::set<pid_t> processes, found;
 
 	for (auto &[pid, address] : addresses_)
-		processes.insert(pid);
+		if (!of || pid == of)
+			processes.insert(pid);
 	for (pid_t pid : processes)
 		for (pid_t tid : threads_of(pid)) {
 			const Masks masks = masks_of(pid, tid);
@@ -365,6 +372,12 @@ bool Breakpoints::remove(const Place &place)
 	return true;
 }
 
+void Breakpoints::continued()
+{
+	for (auto &[place, filtered] : filtered_)
+		filtered.in_use = filtered.enabled;
+}
+
 size_t Breakpoints::slots_taken(pid_t pid) const
 {
 	size_t taken = 0;
@@ -419,7 +432,7 @@ std::string Breakpoints::report() const
 		uint64_t hits = 0, of_event;
 		char line[128];
 
-		if (filtered.events.empty())
+		if (filtered.events.empty() || !(filtered.enabled || filtered.in_use))
 			continue;
 		for (const Fd &event : filtered.events)
 			if (read(event.get(), &of_event, sizeof(of_event)) == sizeof(of_event))

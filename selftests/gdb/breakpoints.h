@@ -32,6 +32,7 @@ struct Filtered {
 	std::string request; /* gdb's packet, for gdbserver */
 	std::vector<Fd> events;
 	bool enabled = false;
+	bool in_use = false; /* was enabled when threads were last continued */
 };
 
 class Breakpoints {
@@ -55,6 +56,8 @@ public:
 	 * here.
 	 */
 	bool remove(const Place &place);
+	/* gdb lets threads run: breakpoints that are not enabled now have been deleted. */
+	void continued();
 	/* Closes the events, because gdbserver gets the breakpoint. */
 	void drop(const Place &place) { filtered_.erase(place); }
 
@@ -104,9 +107,9 @@ public:
 
 	/*
 	 * Threads that have hit but do not stop, because they block SIGTRAP. insert() refuses only
-	 * processes in which a thread already does.
+	 * processes in which a thread already does. @of: a process, or 0 for all.
 	 */
-	std::set<pid_t> threads_that_do_not_stop() const;
+	std::set<pid_t> threads_that_do_not_stop(pid_t of = 0) const;
 
 	/* For the user: a line for each breakpoint in the kernel, with its hits so far. */
 	std::string report() const;
@@ -118,6 +121,13 @@ public:
 	bool may_have_hit(pid_t pid, uint64_t address) const
 	{
 		return addresses_.contains({ pid, address });
+	}
+	/* Whether the process may have hit anywhere. */
+	bool has_any(pid_t pid) const
+	{
+		const auto next = addresses_.lower_bound({ pid, 0 });
+
+		return next != addresses_.end() && next->first == pid;
 	}
 
 private:

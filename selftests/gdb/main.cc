@@ -225,10 +225,11 @@ private:
 	void not_taken(const std::string &request);
 	void vforked(pid_t parent, pid_t child);
 	bool report(const std::string &request);
+	bool refuse_detach(const std::string &request);
 	bool signalled();
 	void look_for_threads_that_do_not_stop();
-	/* Returns the reply for gdb. */
-	std::string stopped(std::string reply);
+	/* Returns the reply for gdb. @request: what gdbserver replies to, if it is known. */
+	std::string stopped(std::string reply, std::string_view request = "");
 
 	struct Request {
 		std::string data;
@@ -346,7 +347,7 @@ void Proxy::from_gdb(const Packet &packet)
 		gdb_.send("OK");
 		return;
 	}
-	if (report(request))
+	if (report(request) || refuse_detach(request))
 		return;
 	before(request);
 	ask_server(request);
@@ -412,6 +413,28 @@ bool Proxy::report(const std::string &request)
 	return true;
 }
 
+/* A thread that does not stop keeps its SIGTRAP, which terminates a process without a tracer. */
+bool Proxy::refuse_detach(const std::string &request)
+{
+	Text text(request);
+	std::optional<uint64_t> pid;
+
+	if (text.skip("D;"))
+		pid = text.hex();
+	else if (request != "D")
+		return false;
+
+	const std::set<pid_t> threads = breakpoints_.threads_that_do_not_stop(pid.value_or(0));
+
+	if (threads.empty())
+		return false;
+	say("cannot detach now: a SIGTRAP is pending in thread %d, and would terminate the "
+	    "process; continue until the thread stops",
+	    *threads.begin());
+	gdb_.send("E01");
+	return true;
+}
+
 bool Proxy::remove(const std::string &request)
 {
 	if (!request.starts_with("z"))
@@ -420,6 +443,14 @@ bool Proxy::remove(const std::string &request)
 	const std::optional<PlaceRequest> parsed = parse_place(request, current_);
 
 	return parsed && breakpoints_.remove(parsed->place);
+}
+
+/* Whether a request lets threads run, and steps none. */
+static bool continues(std::string_view request)
+{
+	return (request.starts_with("vCont;c") || request.starts_with("vCont;C") ||
+		request.starts_with("c") || request.starts_with("C")) &&
+	       request.find(";s") == request.npos && request.find(";S") == request.npos;
 }
 
 /*
@@ -435,6 +466,8 @@ void Proxy::before(const std::string &request)
 			breakpoints_.forget(*pid);
 	} else if (request == "D" || request == "k" || request.starts_with("R")) {
 		breakpoints_.forget_all();
+	} else if (continues(request)) {
+		breakpoints_.continued();
 	} else if (text.skip("qSupported:")) {
 		knows_hwbreak_ = text.rest().find("hwbreak+") != text.rest().npos;
 	}
@@ -534,7 +567,7 @@ void Proxy::from_server(const Packet &packet)
 	if (!request.for_gdb && reply != "OK")
 		not_taken(request.data);
 	if (request.for_gdb && awaits_stop(request.data))
-		gdb_.send(stopped(reply));
+		gdb_.send(stopped(reply, request.data));
 	else if (request.for_gdb && filters_ && request.data == "vCont?")
 		gdb_.send(without_range_steps(plain(reply)));
 	else if (request.for_gdb)
@@ -556,7 +589,7 @@ void Proxy::vforked(pid_t parent, pid_t child)
 	}
 }
 
-std::string Proxy::stopped(std::string reply)
+std::string Proxy::stopped(std::string reply, std::string_view request)
 {
 	const std::string text = plain(reply);
 
@@ -606,6 +639,10 @@ std::string Proxy::stopped(std::string reply)
 		memcpy(&pc, value->data(), sizeof(pc));
 		if (breakpoints_.may_have_hit(*pid, pc))
 			return "T05hwbreak:;" + text.substr(3);
+		if (continues(request) && breakpoints_.has_any(*pid))
+			say("the SIGTRAP at 0x%llx may be of a hit for which the thread did not "
+			    "stop, because it blocked SIGTRAP",
+			    static_cast<unsigned long long>(pc));
 	}
 	return reply;
 }
@@ -666,7 +703,10 @@ void Gdbserver::run(int socket, std::vector<std::string> arguments)
 		_exit(1);
 	dup2(socket, STDIN_FILENO);
 	dup2(socket, STDOUT_FILENO);
-	signal(SIGPIPE, SIG_DFL);
+	/*
+	 * SIGPIPE remains ignored, as for a gdbserver that gdb runs: when gdb has died, gdbserver
+	 * must detach although nothing reads its messages.
+	 */
 	arguments.insert(arguments.begin(), { "gdbserver", "--once" });
 	for (std::string &argument : arguments)
 		argv.push_back(argument.data());
@@ -846,12 +886,16 @@ int main(int argc, char **argv)
 		say("this kernel may lose hits whose condition holds, while other tasks are in "
 		    "bpf()");
 
-	Fd server_out(fcntl(server.get(), F_DUPFD_CLOEXEC, 0));
-	Proxy proxy(Connection(Fd(dup(STDIN_FILENO)), Fd(dup(STDOUT_FILENO))),
-		    Connection(std::move(server), std::move(server_out)), missing,
-		    std::move(socket_of_server));
+	int code;
 
-	const int code = proxy.run();
+	{
+		Fd server_out(fcntl(server.get(), F_DUPFD_CLOEXEC, 0));
+		Proxy proxy(Connection(Fd(dup(STDIN_FILENO)), Fd(dup(STDOUT_FILENO))),
+			    Connection(std::move(server), std::move(server_out)), missing,
+			    std::move(socket_of_server));
 
+		code = proxy.run();
+		/* Close the breakpoints, and the connection, whose end gdbserver waits for. */
+	}
 	return code ? code : process.end();
 }

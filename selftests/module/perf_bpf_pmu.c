@@ -146,13 +146,13 @@ static void save_callchain(struct perf_sample_data *data, struct perf_event *eve
 #endif
 }
 
-/* The pages are the user's, and stay as they are. */
-static void trace_page(struct perf_event *event)
+/* The pages are those of user space, and stay as they are. */
+static void fill_aux_area(struct perf_event *event)
 {
 	struct perf_output_handle handle = { };
 
 	if (perf_aux_output_begin(&handle, event))
-		perf_aux_output_end(&handle, PAGE_SIZE);
+		perf_aux_output_end(&handle, handle.size);
 }
 
 /* With @is_overflow it is an overflow, otherwise only a record in the ring. */
@@ -171,7 +171,7 @@ static void write_record(struct perf_event *event, struct pt_regs *regs, u64 per
 	else if (event_overflow(event, &data, regs))
 		pmu_stop(event, 0);
 	if (event->hw.config & PERF_BPF_PMU_TRACE)
-		trace_page(event);
+		fill_aux_area(event);
 }
 
 /* Like __intel_pmu_pebs_events(): the last record is an overflow if the batch interrupts. */

@@ -767,83 +767,172 @@ std::string status_of(pid_t pid, const std::string &name)
 	return value;
 }
 
-/* SIGKILL of perf_bpf_gdb while the attached process is stopped or runs. */
-void kill_proxy(bool running)
+#ifdef __x86_64__
+/* Traps if it is entered at its second byte, where the pc is after a breakpoint instruction. */
+__attribute__((naked, noipa)) void visited()
 {
-	constexpr int PATIENCE = 5;
-	std::atomic<long> &counter = shared_with_children<std::atomic<long>>();
-	Child attached([&] {
-		for (;;)
-			counter++;
-		return 0;
-	});
-	SocketPair gdb;
-	Child proxy([&] {
-		const std::string program = file_of_own_folder("perf_bpf_gdb"),
-				  pid = std::to_string(attached.pid());
+	asm("movabs $0xcccccccccccccccc, %rax\n\tret");
+}
+#else
+void visited()
+{
+	hit(0);
+}
+#endif
 
-		dup2(gdb.there.get(), STDIN_FILENO);
-		dup2(gdb.there.get(), STDOUT_FILENO);
-		dup2(open("/dev/null", O_WRONLY), STDERR_FILENO);
+/* This process is gdb; perf_bpf_gdb is attached to a process that counts. */
+class AttachedSession {
+public:
+	AttachedSession()
+		: counter_(shared_with_children<std::atomic<long>>())
+		, attached_([&] {
+			for (;;) {
+				counter_++;
+				visited();
+			}
+			return 0;
+		})
+		, proxy_([&] { return exec(); })
+	{
+		prctl(PR_SET_CHILD_SUBREAPER, 1);
+		gdb_.there.close();
+		errors_.in.close();
+		send("!");
+		await("$OK#9a");
+		send_ack();
+		gdbserver_ = atoi(status_of(attached_.pid(), "TracerPid").c_str());
+		if (gdbserver_ <= 0)
+			fail("expected that gdbserver traces the attached process, got no tracer");
+	}
+
+	pid_t attached() const { return attached_.pid(); }
+	Child &proxy() { return proxy_; }
+	void send(const std::string &data)
+	{
+		unsigned char sum = 0;
+		char end[8];
+
+		for (unsigned char byte : data)
+			sum += byte;
+		snprintf(end, sizeof(end), "#%02x", sum);
+		send_bytes("$" + data + end);
+	}
+	void await(const std::string &text)
+	{
+		std::string said;
+		char buffer[4096];
+
+		while (said.find(text) == said.npos) {
+			const ssize_t n = read(gdb_.here.get(), buffer, sizeof(buffer));
+
+			if (n <= 0)
+				fail("expected \"%s\" from gdbserver, got \"%s\"", text.c_str(),
+				     said.c_str());
+			said.append(buffer, n);
+		}
+	}
+	void send_ack() { send_bytes("+"); }
+	/* As if gdb died: nothing reads the messages any more. */
+	void die()
+	{
+		gdb_.here.close();
+		errors_.out.close();
+	}
+	/* Expects that gdbserver ends, and that the process runs without it. */
+	void expect_continues()
+	{
+		constexpr int PATIENCE = 5;
+		bool gone = false;
+
+		/* gdbserver is a child of this process when perf_bpf_gdb has ended. */
+		for (const double end = seconds_now() + PATIENCE; !gone && seconds_now() < end;) {
+			gone = kill(gdbserver_, 0) ||
+			       waitpid(gdbserver_, nullptr, WNOHANG) == gdbserver_;
+			usleep(10'000);
+		}
+		EXPECT_TRUE(gone, "gdbserver ends with perf_bpf_gdb");
+		if (!gone)
+			kill(gdbserver_, SIGKILL);
+		EXPECT_EQ(atoi(status_of(attached(), "TracerPid").c_str()), 0,
+			  "tracer of the attached process");
+
+		const long before = counter_;
+
+		for (int tries = 0; counter_ == before && tries < 1000; tries++)
+			usleep(1000);
+		EXPECT_GT(counter_, before, "rounds of the attached process afterwards");
+	}
+
+private:
+	int exec()
+	{
+		const std::string program = file_of_own_folder("perf_bpf_gdb"),
+				  pid = std::to_string(attached());
+
+		dup2(gdb_.there.get(), STDIN_FILENO);
+		dup2(gdb_.there.get(), STDOUT_FILENO);
+		dup2(errors_.in.get(), STDERR_FILENO);
 		execl(program.c_str(), "perf_bpf_gdb", "--attach", pid.c_str(), nullptr);
 		return 127;
-	});
-	const auto send = [&](const std::string &bytes) {
-		if (write(gdb.here.get(), bytes.data(), bytes.size()) != ssize_t(bytes.size()))
+	}
+	void send_bytes(const std::string &bytes)
+	{
+		if (write(gdb_.here.get(), bytes.data(), bytes.size()) != ssize_t(bytes.size()))
 			setup_failed("write", errno);
-	};
-	std::string said;
-	char buffer[4096];
-
-	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	gdb.there.close();
-	send("$!#21");
-	while (said.find("$OK#9a") == said.npos) {
-		const ssize_t n = read(gdb.here.get(), buffer, sizeof(buffer));
-
-		if (n <= 0)
-			fail("expected gdbserver to reply to \"!\", got %s", said.c_str());
-		said.append(buffer, n);
-	}
-	send("+");
-	if (running) {
-		send("$vCont;c#a8");
-		for (int tries = 0; status_of(attached.pid(), "State") == "t" && tries < 1000;
-		     tries++)
-			usleep(1000);
 	}
 
-	const pid_t gdbserver = atoi(status_of(attached.pid(), "TracerPid").c_str());
-
-	if (gdbserver <= 0)
-		fail("expected that gdbserver traces the attached process, got no tracer");
-	kill(proxy.pid(), SIGKILL);
-	EXPECT_STATUS(proxy.wait(), SIGKILL, "perf_bpf_gdb");
-
-	/* gdbserver is now a child of this process. */
-	bool gone = false;
-
-	for (const double end = seconds_now() + PATIENCE; !gone && seconds_now() < end;) {
-		gone = waitpid(gdbserver, nullptr, WNOHANG) == gdbserver;
-		usleep(10'000);
-	}
-	EXPECT_TRUE(gone, "gdbserver ends with perf_bpf_gdb");
-	if (!gone)
-		kill(gdbserver, SIGKILL);
-	EXPECT_EQ(atoi(status_of(attached.pid(), "TracerPid").c_str()), 0,
-		  "tracer of the attached process");
-
-	const long before = counter;
-
-	for (int tries = 0; counter == before && tries < 1000; tries++)
-		usleep(1000);
-	EXPECT_GT(counter, before, "rounds of the attached process afterwards");
-}
+	std::atomic<long> &counter_;
+	Child attached_;
+	SocketPair gdb_;
+	Pipe errors_;
+	Child proxy_;
+	pid_t gdbserver_;
+};
 
 void check_killed()
 {
-	for (bool running : { false, true })
-		kill_proxy(running);
+	for (bool running : { false, true }) {
+		AttachedSession session;
+
+		if (running) {
+			session.send("vCont;c");
+			for (int tries = 0;
+			     status_of(session.attached(), "State") == "t" && tries < 1000; tries++)
+				usleep(1000);
+		}
+		kill(session.proxy().pid(), SIGKILL);
+		EXPECT_STATUS(session.proxy().wait(), SIGKILL, "perf_bpf_gdb");
+		session.expect_continues();
+	}
+}
+
+/* At a breakpoint of gdbserver, the process has its old pc only after gdbserver has detached. */
+void check_gdb_died()
+{
+	AttachedSession session;
+	char insert[64], remove[64];
+
+	snprintf(insert, sizeof(insert), "Z0,%lx,1", reinterpret_cast<unsigned long>(visited));
+	snprintf(remove, sizeof(remove), "z%s", insert + 1);
+
+	const std::pair<const char *, const char *> exchanges[] = {
+		/* With swbreak+, gdbserver moves the pc back to the breakpoint. */
+		{ "qSupported:swbreak+", "$PacketSize" },
+		{ "?", "$T" },
+		{ "Hgp0.0", "$OK" },
+		{ insert, "$OK" },
+		{ "vCont;c", "$T05" },
+		{ remove, "$OK" }, /* as gdb does at each stop */
+	};
+
+	for (const auto &[request, reply] : exchanges) {
+		session.send(request);
+		session.await(reply);
+		session.send_ack();
+	}
+	session.die();
+	EXPECT_STATUS(session.proxy().wait(), 0, "perf_bpf_gdb");
+	session.expect_continues();
 }
 
 /* gdb exits before it has sent a packet. */
@@ -971,6 +1060,8 @@ const struct Session {
 	  check_program },
 	{ "killed", "if perf_bpf_gdb is killed, gdbserver exits, and the tracee continues",
 	  check_killed },
+	{ "died", "if gdb dies, the attached process continues, even from gdbserver's breakpoint",
+	  check_gdb_died },
 	{ "rights", "without the right to load a program gdb works as with gdbserver alone",
 	  check_rights },
 	{ "interrupt",

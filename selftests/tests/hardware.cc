@@ -1015,14 +1015,14 @@ public:
 		if (map_ == MAP_FAILED)
 			setup_failed("mmap of the ring buffer", errno);
 		page()->aux_offset = RING;
-		page()->aux_size = PAGE;
-		aux_ = mmap(nullptr, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, event.fd(), RING);
+		page()->aux_size = AREA;
+		aux_ = mmap(nullptr, AREA, PROT_READ | PROT_WRITE, MAP_SHARED, event.fd(), RING);
 		if (aux_ == MAP_FAILED)
 			setup_failed("mmap of the AUX area", errno);
 	}
 	~AuxArea()
 	{
-		munmap(aux_, PAGE);
+		munmap(aux_, AREA);
 		munmap(map_, RING);
 	}
 	AuxArea(const AuxArea &) = delete;
@@ -1031,14 +1031,15 @@ public:
 	void consume() { __atomic_store_n(&page()->aux_tail, written(), __ATOMIC_RELEASE); }
 
 private:
-	static const size_t PAGE, RING;
+	static const size_t RING, AREA;
 
 	perf_event_mmap_page *page() const { return static_cast<perf_event_mmap_page *>(map_); }
 
 	void *map_, *aux_;
 };
 
-const size_t AuxArea::PAGE = sysconf(_SC_PAGESIZE), AuxArea::RING = 2 * AuxArea::PAGE;
+/* Before 5.13, an AUX area that can be written must have two pages. */
+const size_t AuxArea::RING = 2 * sysconf(_SC_PAGESIZE), AuxArea::AREA = AuxArea::RING;
 
 TEST("hardware.trace.full", "C10",
      "an event whose AUX area is full is disabled, on every CPU, and counts again when enabled")

@@ -975,9 +975,8 @@ TEST("packets.not_ours", "C1", "breakpoints with commands and watchpoints pass u
 	between.end();
 }
 
-std::string stop_at_hit(pid_t pid, const char *more = "")
+std::string stop_at(uint64_t pc, pid_t pid, const char *more = "")
 {
-	const uint64_t pc = reinterpret_cast<uint64_t>(hit);
 	char begin[64], end[64];
 
 #ifdef __x86_64__
@@ -987,6 +986,11 @@ std::string stop_at_hit(pid_t pid, const char *more = "")
 #endif
 	snprintf(end, sizeof(end), ";thread:p%x.%x;core:0;", pid, pid);
 	return begin + hex(std::string(reinterpret_cast<const char *>(&pc), sizeof(pc))) + end;
+}
+
+std::string stop_at_hit(pid_t pid, const char *more = "")
+{
+	return stop_at(reinterpret_cast<uint64_t>(hit), pid, more);
 }
 
 TEST("packets.non_stop", "C1",
@@ -1122,6 +1126,84 @@ TEST("packets.threads", "C1", "a condition is in force in each of 300 threads")
 	between.as_gdb(framed("qRcmd," + hex("perf_bpf")));
 	between.gdb_gets(framed("O" + hex(report)) + framed("OK"));
 	between.end();
+}
+
+TEST("packets.report", "C1", "monitor perf_bpf lists no breakpoint that gdb has deleted")
+{
+	need_rejected_sigtrap();
+
+	const uint64_t second = reinterpret_cast<uint64_t>(hit) + 4;
+	Child process = stopped_process();
+	Between between;
+	char place[64], report[128];
+
+	snprintf(place, sizeof(place), "0,%llx,1", static_cast<unsigned long long>(second));
+	snprintf(report, sizeof(report), "0x%llx in process %d: 0 hits in the kernel\n",
+		 static_cast<unsigned long long>(second), process.pid());
+	process.wait();
+	get_ready(between, process.pid());
+	/* gdb removes its breakpoints at each stop, and inserts those again that it still has. */
+	for (const std::string &inserted : { place_of_hit(), std::string(place) }) {
+		is_program(between, "Z" + inserted + ";X3,220127");
+		between.exchange("vCont;c", stop_of(process.pid()));
+		is_program(between, "z" + inserted);
+	}
+	between.as_gdb(framed("qRcmd," + hex("perf_bpf")));
+	between.gdb_gets(framed("O" + hex(report)) + framed("OK"));
+	between.end();
+}
+
+TEST("packets.late", "C1",
+     "perf_bpf_gdb explains a SIGTRAP that stops a thread elsewhere, but not one after a step")
+{
+	need_rejected_sigtrap();
+
+	Child process = stopped_process();
+	Between between;
+	const std::string late = stop_at(reinterpret_cast<uint64_t>(hit) + 64, process.pid());
+
+	process.wait();
+	get_ready(between, process.pid());
+	between.exchange("vCont;c", late); /* of the program: there is no condition yet */
+	is_program(between, "Z" + place_of_hit() + ";X3,220127");
+	between.exchange("vCont;s", late);
+	between.exchange("vCont;c", late);
+	EXPECT_EQ(times(between.end(), "because it blocked SIGTRAP"), 1, "messages");
+}
+
+/* Without a tracer, the SIGTRAP that is pending would terminate the process. */
+TEST("packets.detach", "C1", "gdb cannot detach from a thread with a pending SIGTRAP of a hit")
+{
+	need_rejected_sigtrap();
+
+	Child process([] {
+		const sigset_t trap = set_of({ SIGTRAP });
+
+		ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
+		raise(SIGSTOP);
+		sigprocmask(SIG_BLOCK, &trap, nullptr);
+		hit(0);
+		raise(SIGSTOP);
+		sigprocmask(SIG_UNBLOCK, &trap, nullptr);
+		return 0;
+	});
+	Between between;
+	char detach[32];
+
+	process.wait();
+	get_ready(between, process.pid());
+	snprintf(detach, sizeof(detach), "D;%x", process.pid());
+	is_program(between, "Z" + place_of_hit() + ";X3,220127");
+	ptrace(PTRACE_CONT, process.pid(), nullptr, nullptr);
+	EXPECT_STATUS(process.wait(), SIGSTOP << 8 | 0x7f, "the process blocks SIGTRAP");
+	between.as_gdb(framed(detach));
+	between.gdb_gets(framed("E01"));
+	ptrace(PTRACE_CONT, process.pid(), nullptr, nullptr);
+	EXPECT_STATUS(process.wait(), SIGTRAP << 8 | 0x7f, "the process unblocks SIGTRAP");
+	between.exchange(detach, "OK");
+	ptrace(PTRACE_CONT, process.pid(), nullptr, nullptr);
+	EXPECT_STATUS(process.wait(), 0, "the process afterwards");
+	EXPECT_EQ(times(between.end(), "cannot detach now"), 1, "messages");
 }
 
 TEST("packets.may_lose", "C6",
