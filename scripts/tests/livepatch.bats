@@ -342,8 +342,8 @@ kallsyms() {
 	[ ! -e /var/tmp/none ]
 }
 
-@test "livepatch: soak, bench, mutants and try-deb reject bad arguments with one line" {
-	for verb in soak bench mutants; do
+@test "livepatch: soak, bench, mutants, peers and try-deb reject bad arguments with one line" {
+	for verb in soak bench mutants peers; do
 		run "$SCRIPTS/prove/$verb" 6.1.0-56-amd64
 		one_line "$verb: run make verify-live KERNEL=6.1.0-56-amd64 first*"
 		run "$SCRIPTS/prove/$verb" 9.9.0-1-amd64
@@ -354,7 +354,7 @@ kallsyms() {
 	mkdir -p "$BUILD/livepatch/6.1.0-56-amd64/module"
 	echo '#define BUILD "Debian 6.1.9-1 of today"' >"$BUILD/livepatch/6.1.0-56-amd64/module/build.h"
 	touch "$BUILD/livepatch/6.1.0-56-amd64/perf_bpf_filter_livepatch.ko"
-	for verb in soak bench; do
+	for verb in soak bench peers; do
 		run "$SCRIPTS/prove/$verb" 6.1.0-56-amd64
 		one_line "$verb: *.ko was built from earlier patches; run make verify-live KERNEL=6.1.0-56-amd64 first"
 	done
@@ -366,6 +366,17 @@ kallsyms() {
 	one_line "mutants: no such mutant: none (see */patches/mutants/live)"
 	run "$SCRIPTS/livepatch/try-deb" 6.1.0-56-amd64
 	one_line "usage: try-deb *OLD NEW (*NEW)"
+}
+
+@test "livepatch: the results of the kernel's own selftests, and a test that names no result has failed" {
+	run -0 env -C "$SCRIPTS" python3 -B -c 'from lab import klp
+print(klp.results_in("""== test-livepatch.sh
+TEST: basic function patching ... ok
+TEST: atomic replace livepatch ... ERROR: Expecting three modules listed, found 4
+== test-ftrace.sh
+TEST: livepatch interaction with ftrace_enabled sysctl ... SKIP: failed to set kernel.ftrace_enabled = 0
+TEST: hangs ... """))'
+	[ "$output" = "{'basic-function-patching': 'PASS', 'atomic-replace-livepatch': 'FAIL', 'livepatch-interaction-with-ftrace_enabled-sysctl': 'NONE', 'hangs': 'FAIL'}" ]
 }
 
 # saw PART RESULT...: the output of probe and suite in that part, for the tests races.test1, races.test2, ...
