@@ -231,6 +231,55 @@ TEST("tracing.limit_of_sleeper", "C10",
 	EXPECT_STATUS(child.wait(), 0, "the child");
 }
 
+static void wait_until_asleep(pid_t pid)
+{
+	const std::string path = "/proc/" + std::to_string(pid) + "/stat";
+	std::string text;
+
+	/* proc(5): the state follows the name, which may contain anything. */
+	do {
+		usleep(1000);
+		std::getline(std::ifstream(path), text);
+	} while (text.compare(text.rfind(')') + 1, 2, " S"));
+}
+
+/* On 5.10 and 5.15, the hit uses up the limit while the event is on no CPU. */
+TEST("tracing.limit_of_sleeper.other_cpu", "C10",
+     "REFRESH re-enables an event that is hit by wakeups of a task that runs on another CPU")
+{
+	const std::vector<int> &cpus = usable_cpus();
+	perf_event_attr attr = tracing_event(PERF_TYPE_TRACEPOINT);
+	Pipe there, back;
+	char byte = 'x';
+
+	if (cpus.size() < 2)
+		unavailable("there is only one CPU");
+	if (kernel_before(5, 11))
+		unavailable("the kernel prints a warning, see Known issues");
+	attr.config = id_of_tracepoint("sched/sched_waking");
+	run_on(cpus[0]);
+
+	Child child([&] {
+		run_on(cpus[1]);
+		there.in.close();
+		while (read(there.out.get(), &byte, 1) == 1)
+			if (write(back.in.get(), &byte, 1) != 1)
+				return 1;
+		return 0;
+	});
+	Event event(attr, child.pid(), cpus[0]);
+
+	for (uint64_t i = 0; i < HITS; i++) {
+		wait_until_asleep(child.pid());
+		event.must_refresh(1);
+		if (write(there.in.get(), &byte, 1) != 1 || read(back.out.get(), &byte, 1) != 1)
+			setup_failed("a pipe", errno);
+	}
+	EXPECT_EQ(event.count(), HITS, "wakeups counted");
+	there.in.close();
+	EXPECT_STATUS(child.wait(), 0, "the child");
+}
+
 /* A raw tracepoint program has no event. Here an event on the same system call exists as well. */
 TEST("tracing.raw_tracepoint", "C5",
      "a raw tracepoint program and the program of a tracepoint event each run once per hit")
