@@ -262,20 +262,24 @@ TEST("tracing.limit_of_sleeper.other_cpu", "C10",
 	Child child([&] {
 		run_on(cpus[1]);
 		there.in.close();
-		while (read(there.out.get(), &byte, 1) == 1)
+		do
 			if (write(back.in.get(), &byte, 1) != 1)
 				return 1;
+		while (read(there.out.get(), &byte, 1) == 1);
 		return 0;
 	});
 	Event event(attr, child.pid(), cpus[0]);
 
 	for (uint64_t i = 0; i < HITS; i++) {
+		if (read(back.out.get(), &byte, 1) != 1)
+			setup_failed("read", errno);
 		wait_until_asleep(child.pid());
 		event.must_refresh(1);
-		if (write(there.in.get(), &byte, 1) != 1 || read(back.out.get(), &byte, 1) != 1)
-			setup_failed("a pipe", errno);
+		if (write(there.in.get(), &byte, 1) != 1)
+			setup_failed("write", errno);
 	}
-	EXPECT_EQ(event.count(), HITS, "wakeups counted");
+	/* Other tasks may wake it up as well. */
+	EXPECT_GE(event.count(), HITS, "wakeups counted");
 	there.in.close();
 	EXPECT_STATUS(child.wait(), 0, "the child");
 }
