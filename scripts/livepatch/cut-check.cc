@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-// Checks that nothing in the kernel uses its own version of a copied function any more.
+// Checks that nothing in the kernel uses its own version of a copied function any more, and that
+// the kernel finds the callers of the module's copies on the stack.
 #include <algorithm>
 #include "cut.h"
 
@@ -85,6 +86,43 @@ void Search::data(uint64_t start, std::span<const unsigned char> bytes) const
 		memcpy(&value, &bytes[i], sizeof value);
 		if (value >> 31 == 0x1ffffffff)
 			check(start + i, "points to", value);
+	}
+}
+
+// When the live patch is disabled, the kernel looks on each task's stack for replaced functions,
+// and for nothing else of the module. If one ended with a jump to a copied or new function, a task
+// could sleep there without being seen, and the module could be freed meanwhile.
+void Cut::check_jumps() const
+{
+	for (File &file : files)
+		for (Action action : { Action::REPLACE, Action::COPY, Action::ADD })
+			for (const string &name : file.functions_with(action))
+				for (size_t part : file.patched.functions.at(name))
+					check_jumps(function_of(file, name), part);
+}
+
+void Cut::check_jumps(const Id &function, size_t part) const
+{
+	constexpr unsigned char CALL = 0xe8;
+	const Code &patched = function.file->patched;
+	const Section &section = patched.section(patched.symbol(part).section);
+
+	for (const Relocation &r : patched.relocations(patched.range(part))) {
+		if (!is_jump(section, r) || section.bytes[r.offset - 1] == CALL)
+			continue;
+		Code::Place to = patched.place(section, r);
+		if (to.symbol == NONE)
+			continue;
+		Id target = resolve(*function.file, to.symbol);
+		if (target == function || !target.function() ||
+		    plan.atomic.contains(target.name().substr(0, target.name().find('.'))))
+			continue;
+		if (target.action() == Action::COPY || target.action() == Action::ADD)
+			die("%s: %s ends with a jump to %s: the kernel would not see a task that "
+			    "sleeps there; add barrier() after the call, or \"atomic %s\" and the "
+			    "reason to the plan",
+			    function.file->name.c_str(), function.name().c_str(),
+			    target.name().c_str(), target.name().c_str());
 	}
 }
 

@@ -16,7 +16,9 @@
 // 2. select(): a function that differs between STOCK and PATCHED is replaced. If it cannot be
 //    replaced, because it is not traced, is a clone made by the compiler, or is a "copy" of PLAN,
 //    it is copied, and its callers are replaced. check_kernel() searches all of the kernel for uses
-//    of copied functions; a remaining one is an error.
+//    of copied functions; a remaining one is an error. check_jumps(): a caller must stay on the
+//    stack while a copied or new function runs, because the kernel looks for replaced functions
+//    there before it lets the module be unloaded.
 // 3. write(): OUT/FILE has the replaced and copied functions, under the names livepatch_NAME, and
 //    the new ones. Everything else that they use is in the kernel. A pointer to a function that the
 //    kernel has is the address of the kernel's function, so no pointer leads into the module.
@@ -26,6 +28,7 @@
 //   object FILE    an object to compile and compare
 //   copy NAME      copy this function instead of replacing it
 //   keep NAME      use the kernel's function or data, although it differs or uses a copied function
+//   atomic NAME    callers may end with a jump to this function, because no task is preempted in it
 //   without PATCH  a patch of the series that is not applied to PATCHED
 //   ignore FILE    a source file that the patches change, but whose object is not compared
 // Comments (#) give the reasons.
@@ -53,12 +56,13 @@ Plan::Plan(const string &path)
 		set<string> *which = verb == "object"	 ? &objects
 				     : verb == "copy"	 ? &copy
 				     : verb == "keep"	 ? &keep
+				     : verb == "atomic"	 ? &atomic
 				     : verb == "without" ? &without
 				     : verb == "ignore"	 ? &ignore
 							 : nullptr;
 		if (!which || !(words >> name) || words >> rest)
-			die("%s: a line must be \"object\", \"copy\", \"keep\", \"without\" or "
-			    "\"ignore\" and one name, not \"%s\"",
+			die("%s: a line must be \"object\", \"copy\", \"keep\", \"atomic\", "
+			    "\"without\" or \"ignore\" and one name, not \"%s\"",
 			    path.c_str(), line.c_str());
 		which->insert(name);
 	}
@@ -145,6 +149,7 @@ int main(int count, char **arguments)
 	Cut cut(kernel, plan, exported, files);
 	cut.check_data();
 	cut.select();
+	cut.check_jumps();
 	cut.check_kernel(symbols);
 
 	std::ofstream functions(out + "/functions.h"), differences(out + "/differences");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 // The passes of cut, in their order: File::place(), File::check_stock(), Cut::check_data(),
-// select(), check_kernel(), write().
+// select(), check_jumps(), check_kernel(), write().
 #pragma once
 #include <map>
 #include <optional>
@@ -11,7 +11,7 @@
 #include "kernel.h"
 
 struct Plan {
-	std::set<std::string> objects, copy, keep, without, ignore;
+	std::set<std::string> objects, copy, keep, atomic, without, ignore;
 
 	explicit Plan(const std::string &path);
 	// Checks that the plan has each source file that differs between @stock and @patched, as
@@ -123,12 +123,14 @@ public:
 
 	void check_data() const;
 	void select();
+	void check_jumps() const;
 	void check_kernel(const std::vector<Kernel_symbol> &symbols) const;
 	Object write(File &file) const;
 	unsigned position(const Id &id) const;
 
 private:
 	void check_variables(const File &file) const;
+	void check_jumps(const Id &function, size_t part) const;
 	Id resolve(File &file, size_t symbol) const;
 	Location locate(const Id &id) const;
 	static bool is(const File &file, const Symbol &symbol, const Id &id);

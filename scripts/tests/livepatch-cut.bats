@@ -7,7 +7,7 @@ load cutter
 
 # shellcheck disable=SC2034 # setup_file() uses it
 tools=(cut)
-FLAGS+=(-fno-stack-protector -fno-jump-tables)
+FLAGS+=(-fno-stack-protector -fno-jump-tables -fno-optimize-sibling-calls)
 
 # core LINE...: writes core.c from standard input, and other.c with other() and these lines.
 core() {
@@ -219,6 +219,26 @@ change() {
 	echo 'copy api' >>"$T/plan"
 	change 's/x + 1)/x + 1000)/'
 	stops "the kernel's user calls api, which is copied, not replaced; add its file to the plan (\"object\") or its name (\"keep\")"
+}
+
+@test "cut: a jump to a copied or new function is an error" {
+	core <<-'END'
+	static __attribute__((noinline, noclone)) int copied(int x) { return other(x) * 3; }
+	int first(int x) { return copied(x + 1); }
+	int second(int x) { return x ? other(x) * 5 : copied(x + 2) + 1; }
+	END
+	FLAGS+=(-foptimize-sibling-calls)
+	kernel
+	echo 'copy copied' >>"$T/plan"
+	change 's/x) \* 3/x) * 4/'
+	stops 'core.o: first ends with a jump to copied: the kernel would not see a task that sleeps there; add barrier() after the call, or "atomic copied" and the reason to the plan'
+	change 's/x) \* 3/x) * 4/' 's/return copied(x + 1);/x = copied(x + 1); asm volatile("" ::: "memory"); return x;/'
+	replaced "first second"
+	change 's/^int first.*/__attribute__((noinline)) int added(int x) { return other(x) - 7; } int first(int x) { return added(x + 1); }/'
+	stops 'core.o: first ends with a jump to added: the kernel would not see a task that sleeps there; add barrier() after the call, or "atomic added" and the reason to the plan'
+	echo 'atomic added' >>"$T/plan"
+	change 's/^int first.*/__attribute__((noinline)) int added(int x) { return other(x) - 7; } int first(int x) { return added(x + 1); }/'
+	replaced "first second"
 }
 
 @test "cut: an entry in an unknown table is an error" {
