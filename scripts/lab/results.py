@@ -45,10 +45,13 @@ def digest_of(name: str) -> str:
     return base.find(one).subject(arch)
 
 
+AGES = ["", "older suite", "older series"]
+
+
 def age(name: str, entry: Entry) -> str:
-    """"older series" or "older suite" if what was measured has changed since, else ""."""
+    """Which of AGES: whether what was measured has changed since."""
     now, then = digest_of(name), entry["of"] or ""
-    return "" if then == now else "older suite" if now and then[:8] == now[:8] else "older series"
+    return AGES[0 if then == now else 1 if now and then[:8] == now[:8] else 2]
 
 
 def measured() -> typing.List[str]:
@@ -168,14 +171,15 @@ def note(command: str, counts: typing.Optional[str], name: str, figure: typing.U
 
 def update(data: Entry) -> typing.List[str]:
     """
-    Copies the build folder's entries that are newer or match the current series and suite. Returns a line for each
-    one, and for each run that is not recorded.
+    Copies the build folder's entries that are newer, match the current series and suite, or match more of these than
+    the known ones. Returns a line for each one, and for each run that is not recorded.
     """
     taken = []
 
     def take(part: Entry, what: str, name: str, entry: Entry) -> None:
         old = part.get(name)
-        if old is None or old["date"] < entry["date"] or not age(name, entry):
+        rank = AGES.index(age(name, entry))
+        if old is None or old["date"] < entry["date"] or not rank or rank < AGES.index(age(name, old)):
             part[name] = entry
             taken.append(f"{what} {name}")
 
