@@ -11,8 +11,8 @@ import typing
 
 from lab import SCRIPTS, compare, debian, die, livepatch, tree
 
-# The tests build their modules against a kernel's headers since 6.9, so older kernels run those of this base.
-SINCE = "6.12"
+# Since 6.9 the tests build their modules against the headers of a kernel. Older kernels run the tests of this base.
+FALLBACK = "6.12"
 # Tests that cannot pass while another live patch is loaded.
 ALONE = {
     "atomic-replace-livepatch": "expects no live patch but the three that it loads",
@@ -66,7 +66,7 @@ def peers(work: livepatch.Work) -> int:
     kernel = work.base.title
     own = tree.fetch(work.base).stock
     source = own if (own / "tools/testing/selftests/livepatch/test_modules").is_dir() else \
-        pathlib.Path(tree.say(SCRIPTS / "fetch", SINCE))
+        pathlib.Path(tree.say(SCRIPTS / "fetch", FALLBACK))
     out = work.folder / f"peers-{kernel}"
     out.mkdir(exist_ok=True)
     # has_kdir() of the tests looks for the headers.

@@ -135,22 +135,6 @@ void File::compare(size_t index, const Kernel &kernel) const
 
 // The linker merges equal constants, so a merged section has no single address in the kernel. Only
 // check that the kernel has the same constant at @target, to which its counterpart of @r refers.
-// Whether @ours and the string at @address are paths of the same source file: UBSAN's tables have
-// whole paths, which depend on the folders of the build.
-bool File::is_path(const string &ours, uint64_t address, const Kernel &kernel)
-{
-	string theirs, own = ours.c_str();
-	for (;; address++) {
-		std::span<const unsigned char> byte = kernel.at(address, 1);
-		if (byte.empty() || !byte[0])
-			break;
-		theirs += char(byte[0]);
-	}
-	size_t slash = own.rfind('/', own.rfind('/') - 1);
-	return (own.ends_with(".c") || own.ends_with(".h")) && own.find('/') != string::npos &&
-	       theirs.ends_with('/' + own.substr(slash == string::npos ? 0 : slash + 1));
-}
-
 void File::compare_merged(size_t index, const Relocation &r, uint64_t target,
 			  const Kernel &kernel) const
 {
@@ -158,8 +142,7 @@ void File::compare_merged(size_t index, const Relocation &r, uint64_t target,
 	string ours = plain.constant(section, r);
 	std::span<const unsigned char> there =
 		kernel.at(target + Code::bias(section, r), ours.size());
-	if (!std::ranges::equal(there, ours, {}, {}, [](char c) { return (unsigned char)c; }) &&
-	    !is_path(ours, target + Code::bias(section, r), kernel))
+	if (!std::ranges::equal(there, ours, {}, {}, [](char c) { return (unsigned char)c; }))
 		die("%s: %s refers to %s, but in the kernel it does not", name.c_str(),
 		    name_at(index, r.offset).c_str(),
 		    plain.section(plain.symbol(r.symbol).section).flags & SHF_STRINGS

@@ -67,7 +67,6 @@ struct File {
 private:
 	std::string name_at(size_t section, uint64_t offset) const;
 	void find_alternatives(const Kernel &kernel);
-	static bool is_path(const std::string &ours, uint64_t address, const Kernel &kernel);
 	void compare_merged(size_t section, const Relocation &r, uint64_t target,
 			    const Kernel &kernel) const;
 	void compare(size_t section, const Kernel &kernel) const;
