@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-// Checks that STOCK differs from PLAIN only in having a section for each function. If so, the
-// options do not change what the compiler inlines, and PATCHED inlines the same functions as the
-// kernel.
+// Checks that STOCK differs from PLAIN only in having a section for each function, and in how loops
+// are aligned. If so, the options do not change what the compiler inlines, and PATCHED inlines the
+// same functions as the kernel.
 #include <algorithm>
 #include "cut.h"
 
@@ -253,6 +253,16 @@ string Part::difference_in_bytes()
 	return our_bytes == their_bytes ? "" : "its instructions";
 }
 
+// The first difference between a function of @plain and one of @stock, given by their parts.
+static string difference(const Code &plain, const Code &stock, const vector<size_t> &ours,
+			 const vector<size_t> &theirs)
+{
+	string difference;
+	for (size_t i = 0; i < ours.size() && difference.empty(); i++)
+		difference = Part(plain, stock, ours[i], theirs[i]).difference();
+	return difference;
+}
+
 void File::check_stock() const
 {
 	constexpr char HOW[] = "so cut cannot tell what the kernel inlines";
@@ -266,12 +276,13 @@ void File::check_stock() const
 			die("%s: %s does not exist, or is not split in the same way, if compiled "
 			    "without -ffunction-sections, %s",
 			    name.c_str(), function.c_str(), HOW);
-		for (size_t i = 0; i < parts.size(); i++) {
-			string differs =
-				Part(plain, stock, theirs->second[i], parts[i]).difference();
-			if (!differs.empty())
-				die("%s: %s differs if compiled with -ffunction-sections (%s), %s",
-				    name.c_str(), function.c_str(), differs.c_str(), HOW);
-		}
+		string differs = difference(plain, stock, theirs->second, parts);
+		auto same = aligned.functions.find(function);
+		if (!differs.empty() && same != aligned.functions.end() &&
+		    same->second.size() == parts.size())
+			differs = difference(aligned, stock, same->second, parts);
+		if (!differs.empty())
+			die("%s: %s differs if compiled with -ffunction-sections (%s), %s",
+			    name.c_str(), function.c_str(), differs.c_str(), HOW);
 	}
 }

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
-// cut VMLINUX SYMBOLS MODULE.SYMVERS PLAN PLAIN STOCK PATCHED OUT
+// cut VMLINUX SYMBOLS MODULE.SYMVERS PLAN PLAIN ALIGNED STOCK PATCHED OUT
 //
 // Makes the objects of a live patch: the functions that differ between two compilations of the same
-// files, linked to the kernel VMLINUX. Each FILE, such as kernel/events/core.o, was compiled three
+// files, linked to the kernel VMLINUX. Each FILE, such as kernel/events/core.o, was compiled four
 // times:
 //   PLAIN/FILE    from the kernel's source, exactly as the kernel's own build does it
-//   STOCK/FILE    from the same source, with -ffunction-sections -fdata-sections
+//   ALIGNED/FILE  from the same source, with -falign-functions=64
+//   STOCK/FILE    from the same source, with -ffunction-sections -fdata-sections as well
 //   PATCHED/FILE  from the patched source, with the same options as STOCK/FILE
 //
 // 1. place(): PLAIN/FILE must be in VMLINUX byte for byte, each section in one piece. This proves
 //    that source, compiler and inlining are the kernel's. The kernel's instructions contain the
 //    address of each symbol that FILE uses, including static symbols and symbols that share a
-//    name. STOCK/FILE must have the same functions as PLAIN/FILE, and all data of PATCHED/FILE must
-//    have the same values as in STOCK/FILE.
+//    name. STOCK/FILE must have the same functions as PLAIN/FILE, or as ALIGNED/FILE: the compiler
+//    aligns loops, so the padding before a loop depends on the address of its function. All data
+//    of PATCHED/FILE must have the same values as in STOCK/FILE.
 // 2. select(): a function that differs between STOCK and PATCHED is replaced. If it cannot be
 //    replaced, because it is not traced, is a clone made by the compiler, or is a "copy" of PLAN,
 //    it is copied, and its callers are replaced. check_kernel() searches all of the kernel for uses
@@ -129,19 +131,20 @@ static void list(const char *what, const string &file, const vector<string> &nam
 
 int main(int count, char **arguments)
 {
-	if (count != 9)
-		die("usage: cut VMLINUX SYMBOLS MODULE.SYMVERS PLAN PLAIN STOCK PATCHED OUT");
+	if (count != 10)
+		die("usage: cut VMLINUX SYMBOLS MODULE.SYMVERS PLAN PLAIN ALIGNED STOCK PATCHED "
+		    "OUT");
 	Kernel kernel(arguments[1]);
 	vector<Kernel_symbol> symbols = read_symbols(arguments[2]);
 	map<string, bool> exported = read_exported(arguments[3]);
 	Plan plan(arguments[4]);
-	plan.check_sources(arguments[6], arguments[7]);
-	const string out = arguments[8];
+	plan.check_sources(arguments[7], arguments[8]);
+	const string out = arguments[9];
 
 	kernel.set_symbols(symbols);
 	vector<File> files;
 	for (const string &name : plan.objects)
-		files.emplace_back(name, arguments[5], arguments[6], arguments[7]);
+		files.emplace_back(name, arguments[5], arguments[6], arguments[7], arguments[8]);
 	for (File &file : files) {
 		file.place(kernel);
 		file.check_stock();

@@ -27,20 +27,21 @@ enum class Action {
 	ADD, // the kernel has no such function
 };
 
-// The three compilations of a file, and its addresses in the kernel.
+// The four compilations of a file, and its addresses in the kernel.
 struct File {
 	std::string name;
-	Code plain, stock, patched;
+	Code plain, aligned, stock, patched;
 	std::map<size_t, uint64_t> base; // addresses by section of plain
 	// Addresses of the symbols that plain leaves undefined or defines as weak.
 	std::map<std::string, uint64_t> external;
 	std::map<size_t, Action> actions; // by symbol of patched: that of a function's main part
 	std::set<std::string> changed; // functions that differ between stock and patched
 
-	File(const std::string &name, const std::string &plain, const std::string &stock,
-	     const std::string &patched)
+	File(const std::string &name, const std::string &plain, const std::string &aligned,
+	     const std::string &stock, const std::string &patched)
 		: name(name)
 		, plain(plain + '/' + name)
+		, aligned(aligned + '/' + name)
 		, stock(stock + '/' + name)
 		, patched(patched + '/' + name)
 	{
@@ -48,7 +49,7 @@ struct File {
 
 	// Finds the sections of plain in the kernel, and checks that they are the same there.
 	void place(const Kernel &kernel);
-	// Checks that stock has the same functions as plain.
+	// Checks that stock has the same functions as plain, but for the alignment of loops.
 	void check_stock() const;
 	// The kernel address of a symbol of plain: by index, or by name if it is in @external.
 	std::optional<uint64_t> address(size_t symbol) const;
@@ -67,6 +68,7 @@ struct File {
 private:
 	std::string name_at(size_t section, uint64_t offset) const;
 	void find_alternatives(const Kernel &kernel);
+	bool is_ubsan_path(const std::string &ours, const std::string &theirs) const;
 	void compare_merged(size_t section, const Relocation &r, uint64_t target,
 			    const Kernel &kernel) const;
 	void compare(size_t section, const Kernel &kernel) const;

@@ -21,6 +21,7 @@ teardown_file() {
 
 FLAGS=(-O2 -mcmodel=kernel -fno-pic -fno-pie -pg -mfentry -mrecord-mcount -fcf-protection=none
 	-fno-asynchronous-unwind-tables -mno-sse)
+SPLIT=(-falign-functions=64 -ffunction-sections -fdata-sections)
 
 # compile DIR FLAG...: compiles both files
 compile() {
@@ -32,6 +33,12 @@ compile() {
 	done
 }
 
+# Compiles the kernel's source with the other options.
+compile_stock() {
+	compile aligned "${SPLIT[0]}"
+	compile stock "${SPLIT[@]}"
+}
+
 # Builds the kernel, its symbols and exports, and the objects of its unchanged source.
 kernel() {
 	[ -d "$T/source" ] || sources "$T/source"
@@ -41,15 +48,15 @@ kernel() {
 		--defsym=__stop_mcount_loc=__stop___mcount_loc -o "$T/vmlinux" "$T"/plain/*.o "$T/fentry.o"
 	nm -n --defined-only "$T/vmlinux" >"$T/symbols"
 	printf '0x1\t%s\tvmlinux\tEXPORT_SYMBOL\t\n' __fentry__ >"$T/symvers"
-	compile stock -ffunction-sections -fdata-sections
+	compile_stock
 	printf 'object core.o\nobject other.o\n' >"$T/plan"
 	mkdir -p "$T/out"
 }
 
 # cut FLAG...: compiles the patched source with these flags, and cuts out the difference
 cut() {
-	compile patched -ffunction-sections -fdata-sections "$@"
-	run "$TOOLS/cut" "$T/vmlinux" "$T/symbols" "$T/symvers" "$T/plan" "$T/plain" "$T/stock" "$T/patched" "$T/out"
+	compile patched "${SPLIT[@]}" "$@"
+	run "$TOOLS/cut" "$T/vmlinux" "$T/symbols" "$T/symvers" "$T/plan" "$T/plain" "$T/aligned" "$T/stock" "$T/patched" "$T/out"
 }
 
 relocations() {

@@ -270,7 +270,7 @@ change() {
 kernel_with() {
 	sed -i "$1" "$T/source/core.c"
 	compile plain
-	compile stock -ffunction-sections -fdata-sections
+	compile_stock
 }
 
 @test "cut: data, strings and alternatives that differ from the kernel's are errors" {
@@ -304,6 +304,31 @@ kernel_with() {
 	stops "core.o: .altinstr_replacement is not the same as in the kernel; compile with the kernel's compiler, source and configuration"
 }
 
+@test "cut: only UBSAN's data may name a source file in another folder than the kernel's" {
+	FLAGS+=(-fsanitize=bounds)
+	core 'void __ubsan_handle_out_of_bounds(void *data, void *index) { }' <<-'END'
+	#line 1 "/build/linux/kernel/core.c"
+	__attribute__((noinline)) int tell(const char *text) { return other(*text); }
+	static int table[4];
+	int look(unsigned i) { return table[i]++; }
+	int says(void) { return tell("/build/linux/kernel/core.c"); }
+	int changed(int x) { return other(x) * 3; }
+	END
+	cp "$T/source/core.c" "$T/core.c"
+	kernel
+	kernel_with 's,^#line 1 "/build/linux,#line 1 "/home/me,'
+	change 's/x) \* 3/x) * 4/'
+	replaced changed
+	kernel_with 's,^#line 1 .*/core,#line 1 "/home/me/kernel/more,'
+	change 's/x) \* 3/x) * 4/'
+	[ "$status" -eq 1 ]
+	[[ $output == 'cut: core.o: '*' refers to "/home/me/kernel/more.c", but in the kernel it does not' ]]
+	cp "$T/core.c" "$T/source/"
+	kernel_with 's,("/build/linux,("/home/me,'
+	change 's/x) \* 3/x) * 4/'
+	stops 'core.o: says refers to "/home/me/kernel/core.c", but in the kernel it does not'
+}
+
 @test "cut: a function that -ffunction-sections changes is an error" {
 	core 'int reg(int (*f)(int)) { return f(3); }' <<-'END'
 	extern int reg(int (*)(int));
@@ -314,11 +339,28 @@ kernel_with() {
 	kernel
 	change 's/x) \* 3/x) * 4/'
 	replaced 'a inl'
-	compile stock -ffunction-sections -fdata-sections -fno-inline
 	FLAGS+=(-fno-inline)
+	compile_stock
 	change 's/x) \* 3/x) * 4/'
 	[ "$status" -eq 1 ]
 	[[ $output == "cut: core.o: a differs if compiled with -ffunction-sections ("*"), so cut cannot tell what the kernel inlines" ]]
+}
+
+@test "cut: a function may differ in the padding before an aligned loop, and in nothing else" {
+	FLAGS+=(-falign-loops=64)
+	core <<-'END'
+	int first(int x) { return other(x) + 1; }
+	int loops(int *at, int n) { int sum = other(n); for (int i = 0; i < n; i++) sum += other(at[i]); return sum; }
+	int changed(int x) { return other(x) * 3; }
+	END
+	kernel
+	change 's/x) \* 3/x) * 4/'
+	replaced changed
+	sed -i 's/sum += /sum ^= /' "$T/source/core.c"
+	compile_stock
+	change 's/x) \* 3/x) * 4/'
+	[ "$status" -eq 1 ]
+	[[ $output == "cut: core.o: loops differs if compiled with -ffunction-sections ("*"), so cut cannot tell what the kernel inlines" ]]
 }
 
 @test "cut: a changed source file that is not in the plan is an error" {
