@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-# Each command is a program in scripts/ that can be run alone and has --help.
+# Most commands are programs in scripts/ that can be run alone and have --help.
 
 BASE ?= 6.1
 BASES = $(shell /usr/bin/python3 -B scripts/lab make bases)
@@ -25,7 +25,7 @@ help:
 	@echo '  make help-all      all other commands'
 	@echo
 	@echo '  BASE=6.1           the kernel line: $(BASES)'
-	@echo '                     verify, mutants and soak also accept the name of a Debian'
+	@echo '                     verify, mutants, soak, peers also take the name of a Debian'
 	@echo '                     kernel, and use its live patch'
 	@echo '  KSRC=/path         your kernel tree, instead of fetching the source; only make'
 	@echo '                     apply changes the tree'

@@ -7,7 +7,7 @@ import re
 import subprocess
 import typing
 
-from lab import TOP, base, tree
+from lab import TOP, base, die, tree
 from lab.arch import ARCH, Arch
 
 
@@ -58,6 +58,13 @@ def chosen(names: typing.Collection[str], patterns: typing.Iterable[str]) -> typ
     usual = base.by_default(names)
     return {name for pattern in patterns for name in fnmatch.filter(names, pattern)
             if name in usual or not base.by_default([pattern])}
+
+
+def must_match(program: pathlib.Path, patterns: typing.Iterable[str]) -> None:
+    """Stops if one of @patterns matches no test, before a kernel is built for it."""
+    for pattern in patterns:
+        if not chosen(ask(program).rule_of(), [pattern]):
+            die(f"no test matches {pattern}; {program} --list shows all of them", 2)
 
 
 def contract() -> typing.Dict[str, str]:

@@ -245,6 +245,22 @@ int reads_sample(struct bpf_perf_event_data *ctx)
 	return verdict;
 }
 
+/* A pointer contains zeroes, so read each byte separately. */
+SEC("perf_event")
+int reads_sample_text(struct bpf_perf_event_data *ctx)
+{
+	const void *sample = 0;
+	char text[2] = {};
+
+	__sync_fetch_and_add(&runs, 1);
+	for (int i = 0; i < (int)sizeof(sample); i++) {
+		bpf_probe_read_kernel_str(text, sizeof(text), (void *)ctx + sizeof(void *) + i);
+		sample = (void *)((__u64)sample | (__u64)(unsigned char)text[0] << 8 * i);
+	}
+	bpf_probe_read_kernel_str(&snapshot.sample_flags, sizeof(snapshot.sample_flags), sample);
+	return verdict;
+}
+
 /* Only the members that are used. The verifier finds the kernel's types by these names. */
 struct perf_sample_data {
 	__u64 sample_flags;

@@ -14,6 +14,7 @@
 
 #include "gdb/bytecode.h"
 #include "gdb/translate.h"
+#include "lib/child.h"
 #include "lib/event.h"
 #include "lib/fail.h"
 #include "lib/hit.h"
@@ -121,18 +122,10 @@ static bool holds_socket(pid_t pid, ino_t inode)
 	return false;
 }
 
-/*
- * The number in the line "NAME:" of @task/status, in base @base, or 0. Only whole lines count: the
- * first one has the task's name, which may contain anything but a newline, see proc(5).
- */
+/* The number in the line "NAME:" of @task/status, in base @base, or 0. */
 static uint64_t number_in_status(const std::string &task, const std::string &name, int base)
 {
-	std::ifstream status(task + "/status");
-
-	for (std::string line; std::getline(status, line);)
-		if (!line.compare(0, name.size() + 1, name + ":"))
-			return strtoull(line.c_str() + name.size() + 1, nullptr, base);
-	return 0;
+	return strtoull(status_field(task, name).c_str(), nullptr, base);
 }
 
 /*

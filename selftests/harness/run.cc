@@ -164,10 +164,9 @@ void unavailable(const char *reason)
  * test's children may outlive it and keep the pipe open, so waiting for the end of the pipe is not
  * enough.
  */
-static std::string read_report(int pipe, pid_t pid, int seconds, bool *in_time)
+static std::string read_report(int pipe, int pidfd, int seconds, bool *in_time)
 {
-	Fd exit(syscall(SYS_pidfd_open, pid, 0));
-	pollfd fds[] = { { pipe, POLLIN, 0 }, { exit.get(), POLLIN, 0 } };
+	pollfd fds[] = { { pipe, POLLIN, 0 }, { pidfd, POLLIN, 0 } };
 	long end = milliseconds_now() + seconds * 1000;
 	std::string text;
 	char buffer[4096];
@@ -193,6 +192,15 @@ static std::string read_report(int pipe, pid_t pid, int seconds, bool *in_time)
 	}
 }
 
+/* Waits for poll() to report @events on @fd. Returns false if it does not. */
+static bool reports(int fd, short events)
+{
+	constexpr int MILLISECONDS = 5000;
+	pollfd wanted = { fd, events, 0 };
+
+	return poll(&wanted, 1, MILLISECONDS) > 0;
+}
+
 Outcome run_test(const Test &test)
 {
 	Outcome outcome;
@@ -208,15 +216,22 @@ Outcome run_test(const Test &test)
 		child_main(test, verdict.in.get());
 	verdict.in.close();
 
+	Fd pidfd(syscall(SYS_pidfd_open, pid, 0));
 	bool in_time;
-	std::string text = read_report(verdict.out.get(), pid, test.seconds, &in_time);
+	std::string text = read_report(verdict.out.get(), pidfd.get(), test.seconds, &in_time);
 	int status = 0;
 
 	/* Kill the leader by its own id first: it may not have reached setsid() yet. */
 	if (!in_time)
 		kill(pid, SIGKILL);
 	kill(-pid, SIGKILL);
-	waitpid(pid, &status, 0);
+	/* A task in a deadlock cannot be killed. */
+	const bool ended = reports(pidfd.get(), POLLIN) && waitpid(pid, &status, WNOHANG) == pid;
+	/*
+	 * Wait for the end of its children and of the guard of a sysctl as well, which have the
+	 * pipe open: the next test needs their breakpoints, and the old value.
+	 */
+	reports(verdict.out.get(), 0);
 	outcome.seconds = seconds_now() - begun;
 
 	for (size_t at = 0, next; (next = text.find('\n', at)) != text.npos; at = next + 1) {
@@ -232,6 +247,8 @@ Outcome run_test(const Test &test)
 	if (!in_time)
 		outcome.lines.push_back("expected a verdict within " +
 					std::to_string(test.seconds) + " s, got none");
+	else if (!ended)
+		outcome.lines.push_back("expected the test to end after SIGKILL, but it does not");
 	else if (WIFSIGNALED(status) || !outcome.verdict)
 		outcome.lines.push_back("expected a verdict, got " + status_text(status));
 	else

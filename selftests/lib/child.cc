@@ -6,6 +6,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstring>
@@ -32,6 +33,35 @@ std::string file_of_own_folder(const std::string &name)
 	const std::string_view self(path, length);
 
 	return std::string(self.substr(0, self.rfind('/') + 1)) + name;
+}
+
+std::string status_field(const std::string &task, const std::string &name)
+{
+	std::ifstream status(task + "/status");
+
+	for (std::string line; std::getline(status, line);)
+		if (!line.compare(0, name.size() + 1, name + ":"))
+			return line.substr(std::min(line.find_first_not_of(" \t", name.size() + 1),
+						    line.size()));
+	return "";
+}
+
+uint64_t wait_until_asleep(pid_t pid)
+{
+	const std::string task = "/proc/" + std::to_string(pid);
+	const auto read_switches = [&] { return status_field(task, "voluntary_ctxt_switches"); };
+	const auto asleep = [&] { return status_field(task, "State").starts_with('S'); };
+
+	/* The state changes shortly before the switch is counted, so look twice. */
+	for (;;) {
+		const std::string switches = asleep() ? read_switches() : "";
+
+		usleep(2000);
+		if (!switches.empty() && asleep() && switches == read_switches())
+			return std::stoull(switches);
+		if (kill(pid, 0))
+			setup_failed("kill", errno);
+	}
 }
 
 pid_t Child::spawn()

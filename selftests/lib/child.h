@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <new>
 #include <string>
 
@@ -19,6 +20,16 @@ template <typename T> T &shared_with_children()
 
 /* Waits for @pid, and returns the status of waitpid(2). */
 int wait_for(pid_t pid);
+
+/*
+ * The value in the line "NAME:" of the file "status" in @task, a folder such as "/proc/self", or ""
+ * if there is none. Only whole lines count: the first one has the name of the task, which may
+ * contain anything but a newline, see proc(5).
+ */
+std::string status_field(const std::string &task, const std::string &name);
+
+/* Waits until @pid sleeps, and returns how often it has gone to sleep so far. */
+uint64_t wait_until_asleep(pid_t pid);
 
 /* Returns the status as text: "exit code 1", "killed by SIGTRAP", "stopped by SIGSTOP". */
 std::string status_text(int status);

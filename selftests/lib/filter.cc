@@ -12,11 +12,12 @@
 
 /* Names of the programs in the order of enum Program. */
 static constexpr const char *names[] = {
-	"on_overflow",	    "on_tracepoint", "on_kprobe",    "on_raw_tracepoint", "looks",
-	"reads_cookie",	    "checks_cookie", "gets_stack",   "gets_stack_id",	  "gets_frame",
-	"outputs_sample",   "prints",	     "prints_alone", "gets_task_stack",	  "fills_ringbuf",
-	"tail_calls",	    "sends_signal",  "reads_sample", "calls_replaceable", "works",
-	"passes_untrusted", "replaces",	     "traces",
+	"on_overflow",	 "on_tracepoint",    "on_kprobe",	  "on_raw_tracepoint",
+	"looks",	 "reads_cookie",     "checks_cookie",	  "gets_stack",
+	"gets_stack_id", "gets_frame",	     "outputs_sample",	  "prints",
+	"prints_alone",	 "gets_task_stack",  "fills_ringbuf",	  "tail_calls",
+	"sends_signal",	 "reads_sample",     "reads_sample_text", "calls_replaceable",
+	"works",	 "passes_untrusted", "replaces",	  "traces",
 };
 
 /* Calls unavailable() if the kernel lacks something that the program requires. */
@@ -25,7 +26,8 @@ static void look_for(Program which)
 	if ((which == Program::READS_COOKIE || which == Program::CHECKS_COOKIE) &&
 	    !libbpf_probe_bpf_helper(BPF_PROG_TYPE_PERF_EVENT, BPF_FUNC_get_attach_cookie, nullptr))
 		unavailable("the kernel has no bpf_get_attach_cookie (it came with 5.15)");
-	if ((which == Program::READS_SAMPLE || which >= Program::REPLACES) &&
+	if ((which == Program::READS_SAMPLE || which == Program::READS_SAMPLE_TEXT ||
+	     which >= Program::REPLACES) &&
 	    kernel_lockdown() == "confidentiality")
 		unavailable("kernel lockdown refuses bpf_probe_read_kernel()");
 	if (which == Program::PASSES_UNTRUSTED && kernel_before(6, 17))

@@ -35,6 +35,7 @@ enum class Program {
 	TAIL_CALLS, /* tail-calls ON_OVERFLOW, which then decides on the hit */
 	SENDS_SIGNAL, /* sends SIGUSR1 to the process that has hit */
 	READS_SAMPLE, /* reads the sample from kernel memory, because ctx has no field for it */
+	READS_SAMPLE_TEXT, /* with bpf_probe_read_kernel_str() alone */
 	CALLS_REPLACEABLE, /* calls can_be_replaced(), the target of REPLACES and TRACES */
 	WORKS, /* runs for a long time */
 	PASSES_UNTRUSTED, /* reads the sample in a function with an untrusted argument */

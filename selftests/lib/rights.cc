@@ -14,6 +14,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "lib/child.h"
 #include "lib/event.h"
 #include "lib/fail.h"
 #include "lib/hit.h"
@@ -72,14 +73,11 @@ static bool refused(int err)
 /* Names what must permit @call, which failed with @err although the capabilities suffice. */
 static std::string permission(const char *call, int err)
 {
-	std::ifstream status("/proc/self/status");
-	int mode = 0;
+	const bool filtered =
+		status_field("/proc/self", "Seccomp") == std::to_string(SECCOMP_MODE_FILTER);
 
-	for (std::string word; status >> word;)
-		if (word == "Seccomp:")
-			status >> mode;
-	return (err == ENOSYS || mode == SECCOMP_MODE_FILTER ? "a seccomp filter that allows "
-							     : "a security module that allows ") +
+	return (err == ENOSYS || filtered ? "a seccomp filter that allows "
+					  : "a security module that allows ") +
 	       std::string(call);
 }
 

@@ -22,7 +22,8 @@
  * before it calls the core, like the drivers of PEBS and IBS.
  *
  * With PERF_BPF_PMU_TRACE each overflow also writes a page of an AUX area, if the event has one,
- * like the drivers of Intel PT and CoreSight. If it is full, the core disables the event.
+ * like the drivers of Intel PT and CoreSight. If it is full, the core disables the event. With
+ * PERF_BPF_PMU_CUTS the driver reports that the trace is incomplete, which disables the event, too.
  *
  * From Linux 6.13 on, other events of its group can pause and resume an event (attr.aux_pause,
  * attr.aux_resume). The event does not stop then, but counts 1 << 24 for each pause and 1 for each
@@ -59,7 +60,8 @@
 #define PERF_BPF_PMU_BATCH	4
 #define PERF_BPF_PMU_CALLCHAIN	8
 #define PERF_BPF_PMU_TRACE	16
-#define PERF_BPF_PMU_CONFIGS	32
+#define PERF_BPF_PMU_CUTS	32
+#define PERF_BPF_PMU_CONFIGS	64
 
 #define COUNTERS	4
 #define BATCH		4	/* records */
@@ -151,8 +153,11 @@ static void fill_aux_area(struct perf_event *event)
 {
 	struct perf_output_handle handle = { };
 
-	if (perf_aux_output_begin(&handle, event))
-		perf_aux_output_end(&handle, handle.size);
+	if (!perf_aux_output_begin(&handle, event))
+		return;
+	if (event->hw.config & PERF_BPF_PMU_CUTS)
+		perf_aux_output_flag(&handle, PERF_AUX_FLAG_TRUNCATED);
+	perf_aux_output_end(&handle, handle.size);
 }
 
 /* With @is_overflow it is an overflow, otherwise only a record in the ring. */

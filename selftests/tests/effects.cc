@@ -186,47 +186,9 @@ public:
 		wait_until_asleep();
 	}
 
-	/* Waits until the process sleeps, and returns how often it has gone to sleep so far. */
-	uint64_t wait_until_asleep()
-	{
-		/* The state changes shortly before the switch is counted, so look twice. */
-		for (;;) {
-			State first = read_state();
-
-			usleep(2000);
-			State second = read_state();
-
-			if (first.asleep && second.asleep && first.switches == second.switches)
-				return first.switches;
-		}
-	}
+	uint64_t wait_until_asleep() { return ::wait_until_asleep(child_.pid()); }
 
 private:
-	struct State {
-		bool asleep;
-		uint64_t switches;
-	};
-
-	State read_state() const
-	{
-		char path[64], text[4096];
-
-		snprintf(path, sizeof(path), "/proc/%d/status", child_.pid());
-		Fd fd(open(path, O_RDONLY | O_CLOEXEC));
-		ssize_t n = fd.valid() ? read(fd.get(), text, sizeof(text) - 1) : -1;
-
-		if (n <= 0)
-			setup_failed("/proc/PID/status", errno);
-		text[n] = 0;
-
-		const char *state = strstr(text, "\nState:\t");
-		const char *switches = strstr(text, "\nvoluntary_ctxt_switches:");
-
-		if (!state || !switches)
-			setup_failed("/proc/PID/status", EINVAL);
-		return { state[8] == 'S', strtoull(strchr(switches, ':') + 1, nullptr, 10) };
-	}
-
 	Child child_;
 };
 

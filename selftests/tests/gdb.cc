@@ -755,16 +755,9 @@ void check_program()
 	expect_translated(gdb);
 }
 
-/* The word after "NAME:" in /proc/PID/status. */
-std::string status_of(pid_t pid, const std::string &name)
+static std::string status_of(pid_t pid, const std::string &name)
 {
-	std::ifstream status("/proc/" + std::to_string(pid) + "/status");
-	std::string word, value;
-
-	while (status >> word)
-		if (word == name + ":")
-			status >> value;
-	return value;
+	return status_field("/proc/" + std::to_string(pid), name);
 }
 
 #ifdef __x86_64__
@@ -897,7 +890,9 @@ void check_killed()
 		if (running) {
 			session.send("vCont;c");
 			for (int tries = 0;
-			     status_of(session.attached(), "State") == "t" && tries < 1000; tries++)
+			     status_of(session.attached(), "State").starts_with('t') &&
+			     tries < 1000;
+			     tries++)
 				usleep(1000);
 		}
 		kill(session.proxy().pid(), SIGKILL);

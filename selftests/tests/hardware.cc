@@ -27,9 +27,10 @@
 /*
  * attr.config of the PMU. COPY: the registers are those with which the task left user mode. BATCH:
  * the driver collects BATCHED overflows. CALLCHAIN: it takes the callchain before the program runs.
- * TRACE: it writes a page of the AUX area at each overflow.
+ * TRACE: it writes a page of the AUX area at each overflow. CUTS: it reports that the trace is
+ * incomplete.
  */
-constexpr uint64_t COPY = 1, BATCH = 4, CALLCHAIN = 8, TRACE = 16;
+constexpr uint64_t COPY = 1, BATCH = 4, CALLCHAIN = 8, TRACE = 16, CUTS = 32;
 constexpr uint64_t BATCHED = 4;
 
 static std::vector<Context> contexts_to_try()
@@ -738,6 +739,15 @@ TEST("hardware.pinned", "C6",
 		usleep(1000);
 	EXPECT_EQ(Signals::count(SETSIG, POLL_ERR), expected, "POLL_ERRs");
 	EXPECT_EQ(Signals::count(SETSIG), expected, "signals");
+
+	Event last = std::move(events.back());
+	const uint64_t before = last.count();
+	Hits hits(IRQ);
+
+	events.clear();
+	last.enable();
+	hits.make(HITS);
+	EXPECT_EQ(last.count() - before, HITS, "hits counted once there is a counter again");
 }
 
 /*
@@ -1041,28 +1051,63 @@ private:
 /* Before 5.13, an AUX area that can be written must have two pages. */
 const size_t AuxArea::RING = 2 * sysconf(_SC_PAGESIZE), AuxArea::AREA = AuxArea::RING;
 
+static void check_full_area(uint64_t config, bool limited)
+{
+	const uint64_t until_disabled = config & CUTS ? 1 : 2;
+	Event event(hardware(config));
+	AuxArea area(event);
+	Hits hits(IRQ);
+
+	if (limited)
+		event.must_refresh(2 * HITS);
+	else
+		event.enable();
+	hits.make(1);
+	EXPECT_GT(area.written(), 0, "bytes in the AUX area");
+	hits.make(1); /* without CUTS it finds no room */
+	hits.make(HITS);
+	EXPECT_EQ(event.count(), until_disabled, "hits counted until the event is disabled");
+	area.consume();
+	event.enable();
+	hits.make(1);
+	EXPECT_EQ(event.count(), until_disabled + 1,
+		  "hits counted after the area was read, and the event enabled");
+}
+
 TEST("hardware.trace.full", "C10",
      "an event whose AUX area is full is disabled, on every CPU, and counts again when enabled")
 {
 	for (int cpu : usable_cpus()) {
 		run_on(cpu);
-
-		Event event(hardware(TRACE));
-		AuxArea area(event);
-		Hits hits(IRQ);
-
-		event.enable();
-		hits.make(1);
-		EXPECT_GT(area.written(), 0, "bytes in the AUX area");
-		hits.make(1); /* finds no room */
-		hits.make(HITS);
-		EXPECT_EQ(event.count(), 2, "hits counted until the AUX area is full");
-		area.consume();
-		event.enable();
-		hits.make(1);
-		EXPECT_EQ(event.count(), 3,
-			  "hits counted after the area was read, and the event enabled");
+		check_full_area(TRACE, false);
+		check_full_area(TRACE, true);
 	}
+}
+
+TEST("hardware.trace.cut", "C10",
+     "an event whose trace is incomplete is disabled, on every CPU, and counts again when enabled")
+{
+	for (int cpu : usable_cpus()) {
+		run_on(cpu);
+		check_full_area(TRACE | CUTS, false);
+	}
+}
+
+TEST("hardware.trace.accepted", "C2",
+     "an accepted overflow sends no POLL_HUP if the AUX area is full")
+{
+	Signals signals({ SETSIG });
+	Filter filter;
+	Event event(hardware(TRACE));
+	AuxArea area(event);
+	Hits hits(IRQ);
+
+	filter.returns(1);
+	event.async(SETSIG, gettid());
+	event.enable(filter);
+	hits.make(HITS); /* in one interrupt; the event is disabled afterwards */
+	EXPECT_GT(Signals::count(SETSIG), 0, "signals");
+	EXPECT_EQ(Signals::count(SETSIG, POLL_HUP), 0, "POLL_HUPs");
 }
 
 /* Bursts of hits interrupt a task that is in bpf(2) most of the time. */

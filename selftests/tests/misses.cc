@@ -70,6 +70,11 @@ public:
 		EXPECT_EQ(event_.count(), 2 * filter_.runs(), "hits counted, misses included");
 		return filter_.runs();
 	}
+	uint64_t samples()
+	{
+		ring_.drain();
+		return ring_.samples();
+	}
 	/* The number of effects that this many misses have. */
 	static uint64_t delivered(uint64_t misses) { return kernel_before(6, 10) ? misses : 0; }
 
@@ -178,6 +183,7 @@ TEST("misses.limit.hup", "C2",
 	missing.access(ACCEPTED);
 	EXPECT_EQ(Signals::count(SETSIG, POLL_HUP), 1, "POLL_HUPs");
 	EXPECT_EQ(Signals::count(SETSIG), 1, "signals");
+	EXPECT_EQ(missing.samples(), 1, "samples");
 }
 
 /*

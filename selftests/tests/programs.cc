@@ -332,6 +332,10 @@ static void check_sample(Program program)
 TEST_OF("programs.sample.read", "C1", "a program that reads kernel memory sees the sample",
 	check_sample(Program::READS_SAMPLE))
 
+TEST_OF("programs.sample.read_text", "C1",
+	"a program that reads kernel memory as text sees the sample",
+	check_sample(Program::READS_SAMPLE_TEXT))
+
 TEST_OF("programs.sample.untrusted", "C1",
 	"a program that passes its context as an untrusted pointer sees the sample",
 	check_sample(Program::PASSES_UNTRUSTED))
@@ -631,13 +635,14 @@ TEST("programs.precise_ip", "C8",
 	const struct {
 		Program program;
 		uint64_t sample_type;
-		bool no_kernel_part;
+		bool no_kernel_part, no_user_part;
 		int err;
 	} cases[] = {
-		{ Program::ON_OVERFLOW, 0, false, 0 },
-		{ Program::GETS_STACK, 0, false, EPROTO },
-		{ Program::GETS_STACK, PERF_SAMPLE_CALLCHAIN, true, EPROTO },
-		{ Program::GETS_STACK, PERF_SAMPLE_CALLCHAIN, false,
+		{ Program::ON_OVERFLOW, 0, false, false, 0 },
+		{ Program::GETS_STACK, 0, false, false, EPROTO },
+		{ Program::GETS_STACK, PERF_SAMPLE_CALLCHAIN, true, false, EPROTO },
+		{ Program::GETS_STACK, PERF_SAMPLE_CALLCHAIN, false, true, EPROTO },
+		{ Program::GETS_STACK, PERF_SAMPLE_CALLCHAIN, false, false,
 		  takes_callchain() ? 0 : EPROTO },
 	};
 
@@ -649,6 +654,7 @@ TEST("programs.precise_ip", "C8",
 			attr.precise_ip = precise;
 			attr.sample_type |= c.sample_type;
 			attr.exclude_callchain_kernel = c.no_kernel_part;
+			attr.exclude_callchain_user = c.no_user_part;
 
 			Event event(attr);
 

@@ -40,6 +40,14 @@ struct Churn {
 	}
 };
 
+/* Whether the map has the element depends on the hits, but the call must be valid. */
+static void look_up(int map, const void *key, void *value)
+{
+	if (bpf_map_lookup_elem(map, key, value) &&
+	    (errno == EBADF || errno == EINVAL || errno == EPERM))
+		setup_failed("bpf() to look up an element", errno);
+}
+
 static void churn_hash(Churn &c)
 {
 	uint32_t batch, n = SHARED_KEYS;
@@ -47,7 +55,7 @@ static void churn_hash(Churn &c)
 	bpf_map_update_batch(c.map, c.keys.data(), c.values.data(), &n, nullptr);
 	for (uint32_t key : { 0, 1 }) {
 		bpf_map_update_elem(c.map, &key, c.values.data(), BPF_ANY);
-		bpf_map_lookup_elem(c.map, &key, c.values.data());
+		look_up(c.map, &key, c.values.data());
 	}
 	n = SHARED_KEYS;
 	bpf_map_lookup_batch(c.map, nullptr, &batch, c.keys.data(), c.values.data(), &n, nullptr);
@@ -64,7 +72,7 @@ static void churn_trie(Churn &c)
 		uint32_t prefix[] = { 32, address };
 
 		bpf_map_update_elem(c.map, prefix, c.values.data(), BPF_ANY);
-		bpf_map_lookup_elem(c.map, prefix, c.values.data());
+		look_up(c.map, prefix, c.values.data());
 	}
 	for (uint32_t address : c.keys) {
 		uint32_t prefix[] = { 32, address };
@@ -76,14 +84,14 @@ static void churn_trie(Churn &c)
 static void churn_queue(Churn &c)
 {
 	bpf_map_update_elem(c.map, nullptr, c.values.data(), BPF_EXIST);
-	bpf_map_lookup_elem(c.map, nullptr, c.values.data());
+	look_up(c.map, nullptr, c.values.data());
 	bpf_map_lookup_and_delete_elem(c.map, nullptr, c.values.data());
 }
 
 static void churn_stacks(Churn &c)
 {
 	for (uint32_t key : c.keys) {
-		bpf_map_lookup_elem(c.map, &key, c.values.data());
+		look_up(c.map, &key, c.values.data());
 		bpf_map_delete_elem(c.map, &key);
 	}
 }
@@ -95,7 +103,7 @@ static void churn_other_map(Churn &c)
 						 4 * SHARED_VALUE, 1, nullptr));
 	uint32_t key = 0;
 
-	bpf_map_lookup_elem(other_map.get(), &key, c.values.data());
+	look_up(other_map.get(), &key, c.values.data());
 }
 
 /* The keys of task storage are pidfds. */
@@ -105,7 +113,7 @@ static void churn_tasks(Churn &c)
 	int fd = process.get();
 
 	bpf_map_update_elem(c.map, &fd, c.values.data(), BPF_ANY);
-	bpf_map_lookup_elem(c.map, &fd, c.values.data());
+	look_up(c.map, &fd, c.values.data());
 }
 
 using Hits = uint64_t (*)(int in, int out);

@@ -476,6 +476,25 @@ TEST("rights.modify", "C15",
 	}
 }
 
+TEST("rights.modify.enabled", "C9", "an event stays enabled if MODIFY_ATTRIBUTES is refused")
+{
+	without_rights(
+		[&] {
+			perf_event_attr attr = breakpoint(hit);
+
+			attr.disabled = 0;
+
+			Event event(attr);
+
+			attr.bp_addr = in_kernel().bp_addr;
+			EXPECT_VALUE(ioctl(event.fd(), PERF_EVENT_IOC_MODIFY_ATTRIBUTES, &attr), -1,
+				     "return value of moving the breakpoint into the kernel");
+			hit_times(HITS);
+			EXPECT_EQ(event.count(), HITS, "hits at the old address");
+		},
+		2);
+}
+
 constexpr int RETURNED = 1 << 7; /* set in a valid exit code */
 static uint64_t jump_target, revealed;
 static sigjmp_buf after_fault;

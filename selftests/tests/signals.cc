@@ -700,13 +700,7 @@ TEST("signals.sigtrap.exec.closed", "C15",
 /* The number of signals that are queued for the user, which RLIMIT_SIGPENDING limits. */
 static uint64_t queued_signals()
 {
-	std::ifstream status("/proc/self/status");
-	uint64_t queued = 0;
-
-	for (std::string word; status >> word;)
-		if (word == "SigQ:")
-			status >> queued;
-	return queued;
+	return std::stoull(status_field("/proc/self", "SigQ"));
 }
 
 TEST("signals.sigtrap.exec.freed", "C15",
@@ -803,6 +797,28 @@ TEST("signals.sigtrap.exec.others", "C2", "a pending SIGTRAP from another sender
 
 		EXPECT_STATUS(child.wait(), 0, "grep for a pending SIGTRAP");
 	}
+}
+
+/* POLL_HUP and TRAP_PERF are the same number. */
+TEST("signals.sigtrap.exec.others.limit", "C2",
+     "a pending SIGTRAP from another sender survives exec() if a POLL_HUP is pending, too")
+{
+	static_assert(int(POLL_HUP) == int(TRAP_PERF));
+
+	Child child([&] {
+		Event event(breakpoint(hit));
+
+		block(SIGTRAP);
+		block(SETSIG);
+		event.async(SETSIG, gettid());
+		event.must_refresh(1);
+		hit(0);
+		EXPECT_TRUE(is_pending(SETSIG), "POLL_HUP is pending before exec");
+		syscall(SYS_tgkill, getpid(), gettid(), SIGTRAP);
+		return exec_grep(OF_THREAD);
+	});
+
+	EXPECT_STATUS(child.wait(), 0, "grep for a pending SIGTRAP");
 }
 
 TEST("signals.sigtrap.by_register", "C1",

@@ -231,18 +231,6 @@ TEST("tracing.limit_of_sleeper", "C10",
 	EXPECT_STATUS(child.wait(), 0, "the child");
 }
 
-static void wait_until_asleep(pid_t pid)
-{
-	const std::string path = "/proc/" + std::to_string(pid) + "/stat";
-	std::string text;
-
-	/* proc(5): the state follows the name, which may contain anything. */
-	do {
-		usleep(1000);
-		std::getline(std::ifstream(path), text);
-	} while (text.compare(text.rfind(')') + 1, 2, " S"));
-}
-
 /* On 5.10 and 5.15, the hit uses up the limit while the event is on no CPU. */
 TEST("tracing.limit_of_sleeper.other_cpu", "C10",
      "REFRESH re-enables an event that is hit by wakeups of a task that runs on another CPU")
