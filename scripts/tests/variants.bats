@@ -200,6 +200,10 @@ tap_is() {
 
 @test "try: rebuilds what has changed, and runs the tests that match" {
 	prepare 'cat "${verdict%/*}/command" >>"$output"; grep -q line30_two $image && results +t.a'
+	fake_suite "$BUILD/linux-6.1.9-1/selftests/perf_bpf_filter" t.a=C1 other=C1
+	run -2 "$top/try" 6.1 't.*' nosuch
+	[ "${lines[-1]}" = "try: no test matches nosuch; $BUILD/linux-6.1.9-1/selftests/perf_bpf_filter --list shows all of them" ]
+	[[ $output != *bzImage* ]]
 	run -0 "$top/try" 6.1 't.*' other
 	[[ $output == *"2 patches applied to "*"bzImage: Linux 6.1.9"*"perf_bpf_filter 't.*' other"*"ok 1 t.a"* ]]
 	run -0 "$top/try" 6.1 't.*'

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <cinttypes>
 #include <cstdlib>
 #include <cstring>
 
@@ -99,6 +100,45 @@ static std::vector<std::string> names_in(const std::string &folder)
 	return names;
 }
 
+static std::vector<pid_t> threads_of(pid_t pid);
+
+/* The folder of a thread in /proc that has memory: after pthread_exit(3) the first one has none. */
+static std::string with_memory(pid_t pid)
+{
+	const std::string process = "/proc/" + std::to_string(pid);
+
+	for (pid_t tid : threads_of(pid)) {
+		const std::string task = process + "/task/" + std::to_string(tid);
+
+		if (std::ifstream(task + "/maps").peek() != EOF)
+			return task;
+	}
+	return process;
+}
+
+/*
+ * The file that is mapped at @address, and the place in the file; "anonymous", or "" if nothing is
+ * mapped there. When a library is unloaded, gdb does not remove its breakpoints, and something else
+ * may be mapped there afterwards.
+ */
+static std::string mapping_at(pid_t pid, uint64_t address)
+{
+	std::ifstream maps(with_memory(pid) + "/maps");
+
+	for (std::string line; std::getline(maps, line);) {
+		uint64_t start, end, offset, inode;
+		char device[32];
+
+		if (sscanf(line.c_str(), "%" SCNx64 "-%" SCNx64 " %*s %" SCNx64 " %31s %" SCNu64,
+			   &start, &end, &offset, device, &inode) == 5 &&
+		    address - start < end - start)
+			return inode ? device + (" " + std::to_string(inode)) + " " +
+					       std::to_string(address - start + offset)
+				     : "anonymous";
+	}
+	return "";
+}
+
 static std::vector<pid_t> threads_of(pid_t pid)
 {
 	std::vector<pid_t> threads;
@@ -136,7 +176,7 @@ static uint64_t number_in_status(const std::string &task, const std::string &nam
 std::string Breakpoints::why_not_here(pid_t pid) const
 {
 	const std::string proc = "/proc/" + std::to_string(pid);
-	std::ifstream program(proc + "/exe", std::ios::binary);
+	std::ifstream program(with_memory(pid) + "/exe", std::ios::binary);
 	Elf64_Ehdr header = {};
 	const pid_t tracer = number_in_status(proc, "TracerPid", 10);
 
@@ -243,6 +283,8 @@ static perf_event_attr breakpoint_at(uint64_t address)
 	return attr;
 }
 
+static constexpr char NO_SLOT[] = "finds all debug registers in use";
+
 static std::string open_on(const std::vector<pid_t> &threads, uint64_t address, const Fd &program,
 			   std::vector<Fd> &events)
 {
@@ -255,7 +297,7 @@ static std::string open_on(const std::vector<pid_t> &threads, uint64_t address, 
 			continue;
 		if (!event.valid() || ioctl(event.get(), PERF_EVENT_IOC_SET_BPF, program.get()))
 			return errno == ENOSPC
-				       ? "finds all debug registers in use"
+				       ? NO_SLOT
 				       : std::string("cannot be opened: ") + errno_name(errno);
 		fcntl(event.get(), F_SETOWN, getpid());
 		fcntl(event.get(), F_SETFL, O_ASYNC);
@@ -321,6 +363,7 @@ std::string Breakpoints::insert(const Place &place, const std::string &request,
 		return why;
 	if (known != filtered_.end() && known->second.request == request &&
 	    !known->second.events.empty()) {
+		known->second.mapping = mapping_at(place.pid, place.address);
 		set_enabled(known->second, true);
 		return "";
 	}
@@ -330,18 +373,28 @@ std::string Breakpoints::insert(const Place &place, const std::string &request,
 		return why;
 
 	const Fd program = load_program(bytecode, registers, why);
-	Filtered filtered{ request, {} };
+	Filtered filtered{ request, {}, mapping_at(place.pid, place.address) };
 
 	if (!program.valid())
 		return why;
+	close_unloaded(place.pid);
 	if (slots_taken(place.pid) >= slots_)
 		close_unused(place.pid);
 	/* In non-stop mode the earlier condition stays in force meanwhile, if there is a slot. */
 	if (slots_taken(place.pid) >= slots_ && filtered_.contains(place))
-		filtered_[place] = { filtered_[place].request, {} };
+		filtered_[place].events.clear();
 	if (slots_taken(place.pid) >= slots_)
-		return "finds all debug registers in use";
-	if (why = open_on_threads(place.pid, place.address, program, filtered.events); !why.empty())
+		return NO_SLOT;
+	why = open_on_threads(place.pid, place.address, program, filtered.events);
+	/* Others have slots, too: ptrace(2) keeps that of a watchpoint which was removed. */
+	if (why == NO_SLOT) {
+		close_unused(place.pid);
+		if (const auto earlier = filtered_.find(place); earlier != filtered_.end())
+			earlier->second.events.clear();
+		filtered.events.clear();
+		why = open_on_threads(place.pid, place.address, program, filtered.events);
+	}
+	if (!why.empty())
 		return why;
 	/*
 	 * Meanwhile the process may have been detached, and may have executed a program with more
@@ -391,6 +444,15 @@ void Breakpoints::close_unused(pid_t pid)
 	});
 }
 
+/* Closes the breakpoints in files that are no longer mapped there: gdbserver must not get them. */
+void Breakpoints::close_unloaded(pid_t pid)
+{
+	std::erase_if(filtered_, [&](const auto &entry) {
+		return entry.first.pid == pid && !entry.second.events.empty() &&
+		       mapping_at(pid, entry.first.address) != entry.second.mapping;
+	});
+}
+
 std::vector<std::string> Breakpoints::make_room(const Place &place)
 {
 	std::vector<std::string> requests;
@@ -399,6 +461,8 @@ std::vector<std::string> Breakpoints::make_room(const Place &place)
 	/* gdbserver must not get these: see vforked(). */
 	if (vforked_.contains(place.pid))
 		return {};
+	if (wanted)
+		close_unloaded(place.pid);
 	if (wanted && slots_taken(place.pid) + wanted > slots_)
 		close_unused(place.pid);
 	while (wanted && slots_taken(place.pid) + wanted > slots_) {
@@ -457,7 +521,7 @@ void Breakpoints::forked(pid_t parent, pid_t child)
 		if (place.pid == parent)
 			gdbserver.push_back(in_child(place));
 	for (auto &[place, request] : filtered)
-		filtered_[place] = { request, {} };
+		filtered_[place] = { request, {}, "" };
 	gdbserver_.insert(gdbserver.begin(), gdbserver.end());
 }
 

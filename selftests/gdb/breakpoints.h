@@ -30,7 +30,8 @@ struct Place {
  */
 struct Filtered {
 	std::string request; /* gdb's packet, for gdbserver */
-	std::vector<Fd> events;
+	std::vector<Fd> events; /* none if only the parent of the process had the breakpoint */
+	std::string mapping; /* what was mapped at the address, see mapping_at() */
 	bool enabled = false;
 	bool in_use = false; /* was enabled when threads were last continued */
 };
@@ -101,6 +102,14 @@ public:
 	{
 		return vforked_.contains(place.pid) && filtered_.contains(place);
 	}
+	/* Whether gdb believes @place inserted because the parent of the process had it. */
+	bool is_of_parent(const Place &place) const
+	{
+		const auto known = filtered_.find(place);
+
+		return known != filtered_.end() && known->second.events.empty() &&
+		       !vforked_.contains(place.pid);
+	}
 	/* The process has exited, was detached, or runs another program. */
 	void forget(pid_t pid);
 	void forget_all();
@@ -134,6 +143,7 @@ private:
 	std::string why_not_here(pid_t pid) const;
 	size_t slots_taken(pid_t pid) const;
 	void close_unused(pid_t pid);
+	void close_unloaded(pid_t pid);
 
 	const std::function<ino_t()> socket_of_gdbserver_;
 	std::map<pid_t, Registers> registers_;

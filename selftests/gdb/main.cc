@@ -217,8 +217,10 @@ private:
 	void from_server(const Packet &packet);
 
 	void ask_server(const std::string &request, bool for_gdb = true);
+	void send_asked();
 	bool insert(const std::string &request);
 	bool remove(const std::string &request);
+	void remove_from_child(const Place &place);
 	void before(const std::string &request);
 	void after(const std::string &request, const std::string &reply);
 	void make_current(pid_t pid);
@@ -233,7 +235,8 @@ private:
 
 	struct Request {
 		std::string data;
-		bool for_gdb; /* else perf_bpf_gdb has sent it, and drops the reply */
+		bool for_gdb; /* else it is from perf_bpf_gdb, which drops the reply */
+		bool sent = false;
 	};
 
 	Connection gdb_, server_;
@@ -323,9 +326,27 @@ void Proxy::look_for_threads_that_do_not_stop()
 void Proxy::ask_server(const std::string &request, bool for_gdb)
 {
 	/* gdbserver does not reply to these two. */
-	if (request != "k" && !request.starts_with("R"))
-		asked_.push_back({ request, for_gdb });
-	server_.send(request);
+	if (request == "k" || request.starts_with("R")) {
+		server_.send(request);
+		return;
+	}
+	asked_.push_back({ request, for_gdb });
+	send_asked();
+}
+
+/*
+ * With acknowledgements, gdbserver drops what it receives between its reply and the acknowledgement
+ * of that. gdb waits for the reply; so the next request waits for the reply to one of ours.
+ */
+void Proxy::send_asked()
+{
+	for (Request &request : asked_) {
+		if (!request.sent)
+			server_.send(request.data);
+		request.sent = true;
+		if (!request.for_gdb)
+			break;
+	}
 }
 
 void Proxy::from_gdb(const Packet &packet)
@@ -363,6 +384,7 @@ bool Proxy::insert(const std::string &request)
 
 	const Place &place = parsed->place;
 
+	remove_from_child(place);
 	if (!parsed->conditions.empty() && !parsed->more && place.type <= '1' &&
 	    !breakpoints_.in_gdbserver(place)) {
 		const std::string why = breakpoints_.insert(place, request, parsed->conditions);
@@ -442,7 +464,26 @@ bool Proxy::remove(const std::string &request)
 
 	const std::optional<PlaceRequest> parsed = parse_place(request, current_);
 
-	return parsed && breakpoints_.remove(parsed->place);
+	if (!parsed)
+		return false;
+	remove_from_child(parsed->place);
+	return breakpoints_.remove(parsed->place);
+}
+
+/*
+ * When the process was forked, gdbserver may have had the breakpoint, and the child has a copy of
+ * its instruction: gdb learns of the fork later.
+ */
+void Proxy::remove_from_child(const Place &place)
+{
+	char request[64];
+
+	if (!breakpoints_.is_of_parent(place))
+		return;
+	snprintf(request, sizeof(request), "z%c,%llx,%llx", place.type,
+		 static_cast<unsigned long long>(place.address),
+		 static_cast<unsigned long long>(place.kind));
+	ask_server(request, false);
 }
 
 /* Whether a request lets threads run, and steps none. */
@@ -564,7 +605,8 @@ void Proxy::from_server(const Packet &packet)
 	const Request request = std::move(asked_.front());
 
 	asked_.pop_front();
-	if (!request.for_gdb && reply != "OK")
+	send_asked();
+	if (!request.for_gdb && request.data.starts_with("Z") && reply != "OK")
 		not_taken(request.data);
 	if (request.for_gdb && awaits_stop(request.data))
 		gdb_.send(stopped(reply, request.data));

@@ -7,6 +7,7 @@
 #include <net/if.h>
 #include <poll.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -544,6 +545,30 @@ TEST("packets.refused", "C1", "gdbserver gets a condition that the kernel does n
 		    "the reason on standard error");
 }
 
+/* gdb's packet for hit() without its first letter. */
+std::string place_of_hit()
+{
+	char place[64];
+
+	snprintf(place, sizeof(place), "0,%lx,1", reinterpret_cast<unsigned long>(hit));
+	return place;
+}
+
+std::string hg(pid_t pid)
+{
+	char request[64];
+
+	snprintf(request, sizeof(request), "Hgp%x.%x", pid, pid);
+	return request;
+}
+
+/* perf_bpf_gdb replies to @request itself. */
+void is_program(Between &between, const std::string &request, CallSite site = CallSite::of_call())
+{
+	between.as_gdb(framed(request));
+	between.gdb_gets(framed("OK"), site);
+}
+
 #ifdef __x86_64__
 TEST("packets.slots", "C1",
      "perf_bpf_gdb gives up conditions for as many slots as a watchpoint takes")
@@ -574,13 +599,117 @@ TEST("packets.slots", "C1",
 			 reinterpret_cast<uintptr_t>(words) + 4 * i);
 	between.exchange(std::string("Z") + watch[0], "OK");
 	between.exchange(std::string("z") + watch[0], "OK");
+	/* One request at a time: with acknowledgements gdbserver would drop the second one. */
 	between.as_gdb(framed(std::string("Z") + watch[1]));
-	between.server_gets(inserted[0] + framed(std::string("Z") + watch[1]));
-	between.as_server(framed("OK") + framed("OK"));
+	between.server_gets(inserted[0]);
+	EXPECT_EQ(between.take_for_server(100).size(), 0, "bytes before gdbserver has replied");
+	between.as_server(framed("OK"));
+	between.server_gets(framed(std::string("Z") + watch[1]));
+	between.as_server(framed("OK"));
 	between.gdb_gets(framed("OK"));
 	between.end();
 }
+
+TEST("packets.slots.used", "C1",
+     "perf_bpf_gdb closes deleted breakpoints if others than gdb use the debug registers")
+{
+	need_rejected_sigtrap();
+
+	Child process = stopped_process();
+	Between between;
+	std::vector<Fd> events;
+	std::string places[3];
+
+	process.wait();
+	get_ready(between, process.pid());
+	for (int i = 0; i < 3; i++) {
+		char place[64];
+
+		snprintf(place, sizeof(place), "0,%lx,1", reinterpret_cast<uintptr_t>(hit) + i);
+		places[i] = place;
+	}
+	for (int i = 0; i < 2; i++) {
+		events.push_back(open_event(breakpoint(hit), process.pid()));
+		if (!events.back().valid())
+			setup_failed("perf_event_open", errno);
+	}
+	for (int i = 0; i < 2; i++)
+		is_program(between, "Z" + places[i] + ";X3,220127");
+	is_program(between, "z" + places[0]);
+	between.exchange("vCont;c", stop_of(process.pid()));
+	is_program(between, "Z" + places[2] + ";X3,220127");
+	EXPECT_EQ(between.take_for_server(100).size(), 0, "bytes for gdbserver");
+	between.end();
+}
+
+/* gdb does not remove breakpoints from a library that the program unloads. */
+TEST("packets.unloaded", "C1",
+     "gdbserver does not get the breakpoint of an unloaded library, which would change data")
+{
+	need_rejected_sigtrap();
+
+	constexpr int CONDITIONS = 3;
+	const size_t page = sysconf(_SC_PAGESIZE);
+	static uint64_t word;
+	const Fd file(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
+	void *at = mmap(nullptr, page, PROT_READ, MAP_PRIVATE, file.get(), 0);
+	Child process([&] {
+		ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
+		raise(SIGSTOP);
+		mmap(at, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+		raise(SIGSTOP);
+		return 0;
+	});
+	Between between;
+	char request[64];
+
+	if (at == MAP_FAILED)
+		setup_failed("mmap", errno);
+	process.wait();
+	get_ready(between, process.pid());
+	snprintf(request, sizeof(request), "Z0,%lx,1;X3,220127", reinterpret_cast<uintptr_t>(at));
+	is_program(between, request);
+	for (int i = 0; i < CONDITIONS; i++) {
+		snprintf(request, sizeof(request), "Z0,%lx,1;X3,220127",
+			 reinterpret_cast<uintptr_t>(hit) + i);
+		is_program(between, request);
+	}
+	ptrace(PTRACE_CONT, process.pid(), nullptr, nullptr);
+	process.wait();
+	snprintf(request, sizeof(request), "Z2,%lx,8", reinterpret_cast<uintptr_t>(&word));
+	between.exchange(request, "OK");
+	between.end();
+}
 #endif
+
+TEST("packets.fork", "C1",
+     "gdbserver removes a breakpoint from a child that was forked while gdbserver had it")
+{
+	need_rejected_sigtrap();
+
+	const std::string condition = "Z" + place_of_hit() + ";X3,220127";
+	Child parent = stopped_process(), child = stopped_process();
+	Between between;
+	char fork[128];
+
+	parent.wait();
+	child.wait();
+	get_ready(between, parent.pid());
+	is_program(between, condition);
+	snprintf(fork, sizeof(fork), "T05fork:p%x.%x;thread:p%x.%x;", child.pid(), child.pid(),
+		 parent.pid(), parent.pid());
+	between.exchange("vCont;c", fork);
+	between.exchange(hg(child.pid()), "OK");
+	/* gdb removes it before it detaches, or inserts it again. */
+	for (const std::string &request : { "z" + place_of_hit(), condition }) {
+		is_program(between, request);
+		between.server_gets(framed("z" + place_of_hit()));
+		between.as_server(framed("E01"));
+	}
+	is_program(between, "z" + place_of_hit());
+	EXPECT_EQ(between.take_for_server(100).size(), 0, "bytes for gdbserver");
+	EXPECT_EQ(between.end().find("is lost"), std::string::npos, "place of a message");
+}
 
 /* Prints its seed, whether the test passes or fails. */
 Random seeded()
@@ -739,32 +868,8 @@ TEST("packets.malformed", "C1", "perf_bpf_gdb survives malformed packets from bo
 	between.end();
 }
 
-/* gdb's packet for hit() without its first letter. */
-std::string place_of_hit()
-{
-	char place[64];
-
-	snprintf(place, sizeof(place), "0,%lx,1", reinterpret_cast<unsigned long>(hit));
-	return place;
-}
-
-std::string hg(pid_t pid)
-{
-	char request[64];
-
-	snprintf(request, sizeof(request), "Hgp%x.%x", pid, pid);
-	return request;
-}
-
 const std::string i386 = "l<target><architecture>i386</architecture><reg name=\"eax\"/>"
 			 "<reg name=\"ecx\"/></target>";
-
-/* perf_bpf_gdb replies to @request itself. */
-void is_program(Between &between, const std::string &request, CallSite site = CallSite::of_call())
-{
-	between.as_gdb(framed(request));
-	between.gdb_gets(framed("OK"), site);
-}
 
 TEST("packets.description", "C1",
      "perf_bpf_gdb uses the target description of the process to which a condition belongs")
@@ -792,6 +897,8 @@ TEST("packets.description", "C1",
 	between.exchange("vCont;c", fork);
 	between.exchange(hg(third.pid()), "OK");
 	is_program(between, condition);
+	between.server_gets(framed("z" + place_of_hit())); /* see packets.fork */
+	between.as_server(framed("E01"));
 	/* Another program, whose description is not read yet. */
 	snprintf(fork, sizeof(fork), "T05exec:2f;thread:p%x.%x;", third.pid(), third.pid());
 	between.exchange("vCont;c", fork);
