@@ -117,15 +117,16 @@ static std::string with_memory(pid_t pid)
 }
 
 /*
- * The file that is mapped at @address, and the place in the file; "anonymous", or "" if nothing is
- * mapped there. When a library is unloaded, gdb does not remove its breakpoints, and something else
- * may be mapped there afterwards.
+ * The file that is mapped at @address, and the place in the file; "anonymous"; "nothing"; or "" if
+ * the mappings cannot be read. When a library is unloaded, gdb does not remove its breakpoints, and
+ * something else may be mapped there afterwards.
  */
 static std::string mapping_at(pid_t pid, uint64_t address)
 {
 	std::ifstream maps(with_memory(pid) + "/maps");
+	bool readable = false;
 
-	for (std::string line; std::getline(maps, line);) {
+	for (std::string line; std::getline(maps, line); readable = true) {
 		uint64_t start, end, offset, inode;
 		char device[32];
 
@@ -136,7 +137,7 @@ static std::string mapping_at(pid_t pid, uint64_t address)
 					       std::to_string(address - start + offset)
 				     : "anonymous";
 	}
-	return "";
+	return readable ? "nothing" : "";
 }
 
 static std::vector<pid_t> threads_of(pid_t pid)
@@ -448,8 +449,14 @@ void Breakpoints::close_unused(pid_t pid)
 void Breakpoints::close_unloaded(pid_t pid)
 {
 	std::erase_if(filtered_, [&](const auto &entry) {
-		return entry.first.pid == pid && !entry.second.events.empty() &&
-		       mapping_at(pid, entry.first.address) != entry.second.mapping;
+		const auto &[place, filtered] = entry;
+
+		if (place.pid != pid || filtered.events.empty() || filtered.mapping.empty())
+			return false;
+
+		const std::string now = mapping_at(pid, place.address);
+
+		return !now.empty() && now != filtered.mapping;
 	});
 }
 

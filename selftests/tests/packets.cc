@@ -656,7 +656,7 @@ TEST("packets.unloaded", "C1",
 	Child process([&] {
 		ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
 		raise(SIGSTOP);
-		mmap(at, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+		munmap(at, page);
 		raise(SIGSTOP);
 		return 0;
 	});
