@@ -105,6 +105,21 @@ def kernel_version(tree: pathlib.Path) -> typing.Optional[str]:
     return ".".join(part[1] for part in parts) if all(parts) else None
 
 
+def version_of(tree: typing.Union[str, pathlib.Path], name: typing.Optional[str] = None) -> str:
+    """The version of a tree that the user has named; stops if it is not a kernel tree."""
+    makefile = pathlib.Path(tree, "Makefile")
+    try:
+        makefile.read_bytes()
+    except PermissionError as error:
+        die(f"cannot read {makefile}: {error.strerror}")
+    except OSError:
+        pass  # it has no version, either
+    if not os.path.isdir(tree):
+        die(f"{name or tree} is not a kernel tree (no such folder)")
+    return kernel_version(pathlib.Path(tree)) or \
+        die(f"{name or tree} is not a kernel tree (no Makefile with a version)")
+
+
 def digest(paths: typing.Iterable[pathlib.Path], text: str = "") -> str:
     total = hashlib.sha256(text.encode())
     for path in paths:
@@ -131,8 +146,8 @@ class Series:
     def patches(self) -> typing.List[str]:
         """File names, in the order of the series."""
         if part():
-            return self.feature() or die(f"PART=feature: {self.folder}/series has no section '# Feature', "
-                                         "as Linux has it since 6.10; leave out PART")
+            return self.feature() or die(f"PART=feature: {self.folder}/series has no section '# Feature', because "
+                                         "Linux has the feature since 6.10; leave out PART")
         return self.named_in(self.text)
 
     def feature(self) -> typing.List[str]:

@@ -20,7 +20,7 @@ import zlib
 
 from lab import BUILD, SCRIPTS, TOP, die, ktap, splat
 from lab.arch import ARCH
-from lab.base import Base, kernel_version, names
+from lab.base import Base, names, version_of
 
 IMAGE = ARCH.image
 OBJ = f"obj{ARCH.suffix}"
@@ -210,9 +210,7 @@ def built(base: Base) -> bool:
 def copy_ksrc(one: Base, folder: pathlib.Path) -> "Work":
     """Updates the copy of the user's tree, which stays unchanged, and returns its Work."""
     ksrc = os.environ["KSRC"]
-    version = kernel_version(pathlib.Path(ksrc))
-    if not version:
-        die(f"KSRC={ksrc} is not a kernel tree (no Makefile with a version)")
+    version = version_of(ksrc, f"KSRC={ksrc}")
     if not one.is_for(version):
         fit = [name for name in names() if Base(name).is_for(version)]
         die(f"KSRC={ksrc} is Linux {version}, but BASE is {one.name}; " +

@@ -90,10 +90,10 @@ setup() {
 @test "apply: a tree of another version is refused" {
 	fake_tree "$T/tree" 6.12.9
 	run "$SCRIPTS/apply" "$T/series" "$T/tree"
-	one_line "apply: $T/tree is Linux 6.12.9; the series is for 6.1; use BASE=6.12"
+	one_line "apply: $T/tree is Linux 6.12.9; the series is for 6.1; use patches/linux-6.12, or BASE=6.12 with make"
 	sed -i '1a # ALSO linux-5.19 5.19.1-1 elsewhere' "$T/series/series"
 	run "$SCRIPTS/apply" "$T/series" "$T/tree"
-	one_line "apply: $T/tree is Linux 6.12.9; the series is for 6.1 and 5.19; use BASE=6.12"
+	one_line "apply: $T/tree is Linux 6.12.9; the series is for 6.1 and 5.19; use patches/linux-6.12, or BASE=6.12 with make"
 	sed -i 's/ALSO linux-5.19/ALSO linux-6.12/' "$T/series/series"
 	run -0 "$SCRIPTS/apply" "$T/series" "$T/tree"
 	[[ $output == "2 patches applied to Linux 6.12.9: "* ]]
@@ -248,7 +248,7 @@ exec /usr/bin/rsync "$@"'
 @test "apply: PART=feature is refused for a series without the section, and leaves the tree unchanged" {
 	cp -r "$T/tree" "$T/before"
 	PART=feature run -1 "$SCRIPTS/apply" "$T/series" "$T/tree"
-	one_line "apply: PART=feature: $T/series/series has no section '# Feature', as Linux has it since 6.10; leave out PART"
+	one_line "apply: PART=feature: $T/series/series has no section '# Feature', because Linux has the feature since 6.10; leave out PART"
 	diff -r "$T/before" "$T/tree"
 }
 
@@ -292,4 +292,15 @@ exec /usr/bin/rsync "$@"'
 	touch "$T/file"
 	BUILD=$T/file run "$SCRIPTS/apply" "$T/series" "$T/tree"
 	one_line "apply: 0002-two.patch does not apply to Linux 6.1.9: include/core.h; the rejects cannot be written to $T/file/rejects: *"
+}
+
+@test "apply: a tree that does not exist or cannot be read is an error" {
+	run -1 "$SCRIPTS/apply" "$T/series" "$T/nowhere"
+	one_line "apply: $T/nowhere is not a kernel tree (no such folder)"
+	[ "$(id -u)" -eq 0 ] || skip "only root can run this as another user"
+	chmod 755 "$T" "$T/series"
+	chmod 711 "$T/tree"
+	chmod 600 "$T/tree/Makefile"
+	run -1 setpriv --reuid=65534 --clear-groups "$SCRIPTS/apply" "$T/series" "$T/tree"
+	[[ $output == "apply: cannot read $T/tree/Makefile: Permission denied" ]]
 }
