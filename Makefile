@@ -7,6 +7,8 @@ BASES = $(shell /usr/bin/python3 -B scripts/lab make bases)
 X86 = $(if $(filter-out x86 x86_64,$(ARCH)),:)
 # A variable as one argument for the shell, or none if it is empty.
 arg = $(if $(1),'$(subst ','\'',$(1))')
+# BASE if the user has set it, for commands that otherwise take all bases.
+given = $(if $(filter command environment,$(firstword $(origin BASE))),$(call arg,$(BASE)))
 build = $(or $(BUILD),build)
 export VERSION KSRC BUILD ACCEL PART
 
@@ -83,7 +85,7 @@ stock:
 
 # verify leaves out gdb.*, which takes minutes. On 5.10, which has no attr.sigtrap, perf_bpf_gdb passes on all packets.
 matrix:
-	@bases=$$(/usr/bin/python3 -B scripts/lab make at-hand) || exit; code=0; for base in $$bases; do \
+	@bases=$(or $(given),$$(/usr/bin/python3 -B scripts/lab make at-hand)) || exit; code=0; for base in $$bases; do \
 		scripts/verify --each-oops $$base || code=1; $(X86) scripts/prove/kabi $$base || code=1; \
 		$(X86) scripts/prove/bench --check $$base || code=1; \
 		[ $$base = 5.10 ] || $(X86) scripts/try --record $$base 'gdb.*' || code=1; done; \
@@ -118,7 +120,7 @@ mutants:
 
 bench:
 	@scripts/deps
-	@scripts/prove/bench
+	@scripts/prove/bench $(given)
 
 soak:
 	@scripts/prove/soak $(call arg,$(BASE)) $(call arg,$(N))
