@@ -236,7 +236,6 @@ private:
 	struct Request {
 		std::string data;
 		bool for_gdb; /* else it is from perf_bpf_gdb, which drops the reply */
-		bool sent = false;
 	};
 
 	Connection gdb_, server_;
@@ -246,6 +245,7 @@ private:
 	const bool filters_;
 	const std::string missing_;
 	std::deque<Request> asked_; /* gdbserver has not replied yet */
+	size_t sent_ = 0; /* the number of requests in asked_ that gdbserver has got */
 	Breakpoints breakpoints_;
 	pid_t current_ = 0; /* the process that Z packets are for, if it is known */
 	bool non_stop_ = false, knows_hwbreak_ = false;
@@ -340,13 +340,8 @@ void Proxy::ask_server(const std::string &request, bool for_gdb)
  */
 void Proxy::send_asked()
 {
-	for (Request &request : asked_) {
-		if (!request.sent)
-			server_.send(request.data);
-		request.sent = true;
-		if (!request.for_gdb)
-			break;
-	}
+	while (sent_ < asked_.size() && (!sent_ || asked_[sent_ - 1].for_gdb))
+		server_.send(asked_[sent_++].data);
 }
 
 void Proxy::from_gdb(const Packet &packet)
@@ -605,6 +600,7 @@ void Proxy::from_server(const Packet &packet)
 	const Request request = std::move(asked_.front());
 
 	asked_.pop_front();
+	sent_--;
 	send_asked();
 	if (!request.for_gdb && request.data.starts_with("Z") && reply != "OK")
 		not_taken(request.data);
