@@ -339,8 +339,8 @@ kernel_with() {
 	kernel
 	change 's/x) \* 3/x) * 4/'
 	replaced 'a inl'
+	compile stock "${SPLIT[@]}" -fno-inline
 	FLAGS+=(-fno-inline)
-	compile_stock
 	change 's/x) \* 3/x) * 4/'
 	[ "$status" -eq 1 ]
 	[[ $output == "cut: core.o: a differs if compiled with -ffunction-sections ("*"), so cut cannot tell what the kernel inlines" ]]
@@ -357,7 +357,7 @@ kernel_with() {
 	change 's/x) \* 3/x) * 4/'
 	replaced changed
 	sed -i 's/sum += /sum ^= /' "$T/source/core.c"
-	compile_stock
+	compile stock "${SPLIT[@]}"
 	change 's/x) \* 3/x) * 4/'
 	[ "$status" -eq 1 ]
 	[[ $output == "cut: core.o: loops differs if compiled with -ffunction-sections ("*"), so cut cannot tell what the kernel inlines" ]]

@@ -176,6 +176,7 @@ tries() {
 	program "$T/top/scripts/fetch" "echo '$work/stock'"
 	program "$T/top/scripts/boot" "mkdir -p '$work/try' && printf '$2' >'$work/try/output.log'; exit $3"
 	command_is make 'exit 0'
+	fake_suite "$work/selftests/perf_bpf_filter" gdb.a=C1 gdb.b=C1
 	rm -rf "$BUILD/runs"
 	run "$1" "$T/top/scripts/try" --record 6.1 'gdb.*'
 }
