@@ -60,10 +60,11 @@ def chosen(names: typing.Collection[str], patterns: typing.Iterable[str]) -> typ
             if name in usual or not base.by_default([pattern])}
 
 
-def must_match(program: pathlib.Path, patterns: typing.Iterable[str]) -> None:
+def must_match(program: pathlib.Path, patterns: typing.Collection[str]) -> None:
     """Stops if one of @patterns matches no test, before a kernel is built for it."""
+    names = ask(program).rule_of() if patterns else {}
     for pattern in patterns:
-        if not chosen(ask(program).rule_of(), [pattern]):
+        if not chosen(names, [pattern]):
             die(f"no test matches {pattern}; {program} --list shows all of them", 2)
 
 

@@ -7,6 +7,9 @@
 
 using std::map, std::set, std::string, std::vector;
 
+// A difference in instructions or padding alone: the references and calls are the same.
+static constexpr char INSTRUCTIONS[] = "its instructions";
+
 namespace {
 // One part of a function, in plain and in stock.
 class Part {
@@ -197,7 +200,7 @@ string Part::difference_in_references() const
 			return "it does not call " + name;
 	constexpr uint64_t SAVED = 4, ALIGNMENT = 16;
 	uint64_t size = std::max(ours.size, theirs.size) - std::min(ours.size, theirs.size);
-	return shortened && size < shortened * SAVED + ALIGNMENT ? "" : "its instructions";
+	return shortened && size < shortened * SAVED + ALIGNMENT ? "" : INSTRUCTIONS;
 }
 
 // Whether @r of stock is the jump of a static branch, which may be a NOP in plain.
@@ -250,7 +253,7 @@ string Part::difference_in_bytes()
 	}
 	if (!our_references.empty())
 		return "the reference at offset " + std::to_string(our_references.begin()->first);
-	return our_bytes == their_bytes ? "" : "its instructions";
+	return our_bytes == their_bytes ? "" : INSTRUCTIONS;
 }
 
 // The first difference between a function of @plain and one of @stock, given by their parts.
@@ -278,7 +281,7 @@ void File::check_stock() const
 			    name.c_str(), function.c_str(), HOW);
 		string differs = difference(plain, stock, theirs->second, parts);
 		auto same = aligned.functions.find(function);
-		if (!differs.empty() && same != aligned.functions.end() &&
+		if (differs == INSTRUCTIONS && same != aligned.functions.end() &&
 		    same->second.size() == parts.size())
 			differs = difference(aligned, stock, same->second, parts);
 		if (!differs.empty())
