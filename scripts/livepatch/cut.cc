@@ -13,9 +13,9 @@
 //    that source, compiler and inlining are the kernel's. The kernel's instructions contain the
 //    address of each symbol that FILE uses, including static symbols and symbols that share a
 //    name. STOCK/FILE must have the same functions as PLAIN/FILE, or, with the same references
-//    and calls as those, as ALIGNED/FILE: the compiler
-//    aligns loops, so the padding before a loop depends on the address of its function. All data
-//    of PATCHED/FILE must have the same values as in STOCK/FILE.
+//    and calls as those, as ALIGNED/FILE: the compiler aligns loops, so the padding before a loop
+//    depends on the address of its function. All data of PATCHED/FILE must have the same values
+//    as in STOCK/FILE.
 // 2. select(): a function that differs between STOCK and PATCHED is replaced. If it cannot be
 //    replaced, because it is not traced, is a clone made by the compiler, or is a "copy" of PLAN,
 //    it is copied, and its callers are replaced. check_kernel() searches all of the kernel for uses
