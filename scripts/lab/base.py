@@ -287,17 +287,19 @@ class Base(Series):
 
     def subject(self, arch: str = ARCH.folder) -> str:
         """A hash of everything that a verdict depends on. Its first half is of the series, what the patches change
-        outside of Documentation/; the second half is of the suite: the code of the tests, the configuration, and the
-        lists of expected results, including those for @arch. The result is cached for the lifetime of the process, so
-        that it describes the files that the process measures."""
+        outside of Documentation/ and of other architectures; the second half is of the suite: the code of the tests,
+        the configuration, and the lists of expected results, including those for @arch. The result is cached for the
+        lifetime of the process, so that it describes the files that the process measures."""
         if (self.title, arch) not in subjects:
             its = [*self.lists(arch), TOP / "Kconfig.fragment", TOP / "scripts/allow-splats"]
-            subjects[self.title, arch] = digest(self.plans(), self.changes())[:8] + digest(its, suite_code())[:8]
+            subjects[self.title, arch] = digest(self.plans(), self.changes(arch))[:8] + digest(its, suite_code())[:8]
         return subjects[self.title, arch]
 
-    def changes(self) -> str:
-        return "".join((self.folder / patch).read_text(errors="replace").split("\n---\n", 1)[-1]
+    def changes(self, arch: str) -> str:
+        text = "".join((self.folder / patch).read_text(errors="replace").split("\n---\n", 1)[-1]
                        for patch in self.patches() if not patch.startswith("09"))
+        return "".join(file for file in re.split(r"^(?=--- .*\n\+\+\+ )", text, flags=re.M)
+                       if not re.match(rf"--- .*\n\+\+\+ b/arch/(?!{arch}/)", file))
 
     def plans(self) -> typing.List[pathlib.Path]:
         """What else decides which code runs."""

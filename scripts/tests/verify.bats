@@ -186,8 +186,9 @@ found() {
 @test "the subject of a verdict changes with every patch, test and option, but not with a message or a comment" {
 	mkdir "$T/repo"
 	(cd "$SCRIPTS/.." && cp -r scripts patches selftests Kconfig.fragment "$T/repo")
-	subject() { bash -c ". '$T/repo/scripts/lib.sh'; lab subject 6.1"; }
+	subject() { ARCH=${1-} bash -c ". '$T/repo/scripts/lib.sh'; lab subject 6.1"; }
 	right=$(subject)
+	arm64=$(subject arm64)
 	for file in patches/linux-6.1/0101-*.patch patches/expect/linux-6.1/stock-fails \
 		Kconfig.fragment $(cd "$T/repo" && find selftests -name '*.cc' -o -name '*.bpf.c' -o -name '*.h' | sed -n '1p;10p;20p;30p'); do
 		cp "$T/repo/"$file "$T/saved"
@@ -199,6 +200,10 @@ found() {
 	[ "$(subject)" = "$right" ]
 	sed -i '/^Subject: /s/$/ again/' "$T/repo/patches/linux-6.1"/0101-*.patch
 	[ "$(subject)" = "$right" ]
+	# Nor with what is not compiled for the architecture.
+	sed -i 's/^+.*saved_steps\[8\]/& /' "$T/repo/patches/linux-6.1"/0403-*.patch
+	[ "$(subject)" = "$right" ]
+	[ "$(subject arm64)" != "$arm64" ]
 	sed -i /^0101/d "$T/repo/patches/linux-6.1/series"
 	[ "$(subject)" != "$right" ]
 }
