@@ -1343,6 +1343,32 @@ TEST("packets.may_lose", "C6",
 	EXPECT_EQ(times(between.end(), "may lose hits"), loses, "warnings");
 }
 
+TEST("packets.unsupported", "C1",
+     "on a kernel that sends SIGTRAP for rejected hits, gdbserver gets each condition, and "
+     "perf_bpf_gdb says so once")
+{
+	const std::string condition = "Z" + place_of_hit() + ";X3,220127";
+	const bool supported = kernel_rejects_sigtrap();
+	Child process = stopped_process();
+	Between between;
+
+	process.wait();
+	get_ready(between, process.pid());
+	for (int i = 0; i < 2; i++)
+		for (const std::string &request : { condition, "z" + place_of_hit() }) {
+			if (supported)
+				is_program(between, request);
+			else
+				between.exchange(request, "OK");
+		}
+
+	const std::string said = between.end();
+
+	EXPECT_EQ(times(said, "gdbserver evaluates all conditions: "), !supported, "messages");
+	EXPECT_EQ(times(said, "the kernel has no attr.sigtrap, which came with Linux 5.13"),
+		  !has_sigtrap(), "messages that name attr.sigtrap");
+}
+
 /* gdb's peer must not be able to send SIGTRAP to any process of the user. */
 TEST("packets.untraced", "C15",
      "gdbserver gets the condition of a breakpoint in a process that is not traced")
