@@ -460,24 +460,32 @@ void Breakpoints::close_unloaded(pid_t pid)
 	});
 }
 
-std::vector<std::string> Breakpoints::make_room(const Place &place)
+std::optional<std::vector<std::string>> Breakpoints::make_room(const Place &place)
 {
 	std::vector<std::string> requests;
 	const size_t wanted = in_gdbserver(place) ? 0 : slots_of(place);
+	const auto can_be_given_up = [&](const auto &entry) {
+		/* gdbserver must not get those of a vforked process: see vforked(). */
+		return entry.first.pid == place.pid && entry.second.enabled &&
+		       entry.first.type == '0' && !vforked_.contains(place.pid);
+	};
 
-	/* gdbserver must not get these: see vforked(). */
-	if (vforked_.contains(place.pid))
-		return {};
 	if (wanted)
 		close_unloaded(place.pid);
 	if (wanted && slots_taken(place.pid) + wanted > slots_)
 		close_unused(place.pid);
+
+	/* gdbserver, which does not know of the others, would take more slots than there are. */
+	const size_t at_will = std::count_if(filtered_.begin(), filtered_.end(), can_be_given_up);
+	const bool shares = std::any_of(filtered_.begin(), filtered_.end(), [&](auto &entry) {
+		return entry.first.pid == place.pid && !entry.second.events.empty();
+	});
+
+	if (wanted && shares && slots_taken(place.pid) + wanted > slots_ + at_will)
+		return std::nullopt;
 	while (wanted && slots_taken(place.pid) + wanted > slots_) {
 		const auto given_up =
-			std::find_if(filtered_.begin(), filtered_.end(), [&](auto &entry) {
-				return entry.first.pid == place.pid && entry.second.enabled &&
-				       entry.first.type == '0';
-			});
+			std::find_if(filtered_.begin(), filtered_.end(), can_be_given_up);
 
 		if (given_up == filtered_.end())
 			break;

@@ -69,9 +69,9 @@ public:
 	/*
 	 * To be called before gdbserver gets @place, because ptrace(2) and perf share the debug
 	 * registers: closes breakpoints until there is room. Returns the packets that insert these
-	 * breakpoints in gdbserver.
+	 * breakpoints in gdbserver; nothing if there cannot be enough room.
 	 */
-	std::vector<std::string> make_room(const Place &place);
+	std::optional<std::vector<std::string>> make_room(const Place &place);
 
 	/*
 	 * Keeps the target description of @pid: gdb reads one for each process, because their
@@ -130,13 +130,6 @@ public:
 	bool may_have_hit(pid_t pid, uint64_t address) const
 	{
 		return addresses_.contains({ pid, address });
-	}
-	/* Whether the process may have hit anywhere. */
-	bool has_any(pid_t pid) const
-	{
-		const auto next = addresses_.lower_bound({ pid, 0 });
-
-		return next != addresses_.end() && next->first == pid;
 	}
 
 private:

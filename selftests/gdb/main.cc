@@ -218,7 +218,7 @@ private:
 
 	void ask_server(const std::string &request, bool for_gdb = true);
 	void send_asked();
-	bool insert(const std::string &request);
+	std::string insert(const std::string &request);
 	bool remove(const std::string &request);
 	void remove_from_child(const Place &place);
 	void before(const std::string &request);
@@ -242,6 +242,8 @@ private:
 	const Fd signals_;
 	bool look_again_ =
 		false; /* after SIGIO: the SIGTRAP comes when the thread leaves the kernel */
+	bool unexplained_hit_ =
+		false; /* a SIGIO has come since the last stop that is known to be a hit */
 	const bool filters_;
 	const std::string missing_;
 	std::deque<Request> asked_; /* gdbserver has not replied yet */
@@ -307,6 +309,7 @@ bool Proxy::signalled()
 	signalfd_siginfo info;
 
 	look_again_ = read(signals_.get(), &info, sizeof(info)) > 0;
+	unexplained_hit_ |= look_again_;
 	if (look_again_ && info.ssi_signo != SIGIO)
 		return false;
 	look_for_threads_that_do_not_stop();
@@ -359,9 +362,15 @@ void Proxy::from_gdb(const Packet &packet)
 	 */
 	if (packet.again)
 		return;
-	if (filters_ && (request.starts_with("Z") ? insert(request) : remove(request))) {
-		gdb_.send("OK");
-		return;
+	if (filters_) {
+		const std::string reply = request.starts_with("Z") ? insert(request)
+					  : remove(request)	   ? "OK"
+								   : "";
+
+		if (!reply.empty()) {
+			gdb_.send(reply);
+			return;
+		}
 	}
 	if (report(request) || refuse_detach(request))
 		return;
@@ -369,13 +378,13 @@ void Proxy::from_gdb(const Packet &packet)
 	ask_server(request);
 }
 
-/* Returns whether the kernel has the breakpoint, so that gdbserver does not get the request. */
-bool Proxy::insert(const std::string &request)
+/* Returns the reply for gdb, or nothing if gdbserver must get the request. */
+std::string Proxy::insert(const std::string &request)
 {
 	const std::optional<PlaceRequest> parsed = parse_place(request, current_);
 
 	if (!parsed || !current_)
-		return false;
+		return "";
 
 	const Place &place = parsed->place;
 
@@ -385,21 +394,26 @@ bool Proxy::insert(const std::string &request)
 		const std::string why = breakpoints_.insert(place, request, parsed->conditions);
 
 		if (why.empty())
-			return true;
+			return "OK";
 		if (breakpoints_.in_memory_of_parent(place)) {
 			say("process %d has no breakpoint at 0x%llx until it executes a program: "
 			    "it %s",
 			    place.pid, static_cast<unsigned long long>(place.address), why.c_str());
-			return true;
+			return "OK";
 		}
 		if (refused_.insert(request).second)
 			say("gdbserver evaluates the condition at 0x%llx: it %s",
 			    static_cast<unsigned long long>(place.address), why.c_str());
 	}
 	breakpoints_.drop(place);
-	for (const std::string &given_up : breakpoints_.make_room(place))
-		ask_server(given_up, false);
-	return false;
+
+	const auto given_up = breakpoints_.make_room(place);
+
+	if (!given_up)
+		return "E01";
+	for (const std::string &each : *given_up)
+		ask_server(each, false);
+	return "";
 }
 
 void Proxy::make_current(pid_t pid)
@@ -675,9 +689,12 @@ std::string Proxy::stopped(std::string reply, std::string_view request)
 		if (!value)
 			return reply;
 		memcpy(&pc, value->data(), sizeof(pc));
-		if (breakpoints_.may_have_hit(*pid, pc))
+		if (breakpoints_.may_have_hit(*pid, pc)) {
+			unexplained_hit_ = false;
 			return "T05hwbreak:;" + text.substr(3);
-		if (continues(request) && breakpoints_.has_any(*pid))
+		}
+		/* Else it is a SIGTRAP of the program. */
+		if (continues(request) && unexplained_hit_)
 			say("the SIGTRAP at 0x%llx may be of a hit for which the thread did not "
 			    "stop, because it blocked SIGTRAP",
 			    static_cast<unsigned long long>(pc));

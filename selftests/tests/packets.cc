@@ -268,6 +268,22 @@ Child stopped_process()
 	});
 }
 
+/* Another one: it hits with SIGTRAP blocked, and stops before it unblocks it. */
+Child process_that_blocks_sigtrap()
+{
+	return Child([] {
+		const sigset_t trap = set_of({ SIGTRAP });
+
+		ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
+		raise(SIGSTOP);
+		sigprocmask(SIG_BLOCK, &trap, nullptr);
+		hit(0);
+		raise(SIGSTOP);
+		sigprocmask(SIG_UNBLOCK, &trap, nullptr);
+		return 0;
+	});
+}
+
 void need_rejected_sigtrap()
 {
 	if (!kernel_rejects_sigtrap())
@@ -605,6 +621,39 @@ TEST("packets.slots", "C1",
 	EXPECT_EQ(between.take_for_server(100).size(), 0, "bytes before gdbserver has replied");
 	between.as_server(framed("OK"));
 	between.server_gets(framed(std::string("Z") + watch[1]));
+	between.as_server(framed("OK"));
+	between.gdb_gets(framed("OK"));
+	between.end();
+}
+
+/* gdbserver would fail later, when it writes the debug registers, and kill the process. */
+TEST("packets.slots.full", "C1",
+     "gdb gets an error if a watchpoint needs more slots than perf_bpf_gdb can give up")
+{
+	need_rejected_sigtrap();
+
+	static uint64_t words[4];
+	Child process = stopped_process();
+	Between between;
+	std::string software, hardware;
+	char watch[64];
+
+	process.wait();
+	get_ready(between, process.pid());
+	software = "0," + place_of_hit().substr(2);
+	hardware = "1," + place_of_hit().substr(2);
+	snprintf(watch, sizeof(watch), "2,%lx,20",
+		 reinterpret_cast<uintptr_t>(words)); /* 32 bytes */
+	is_program(between, "Z" + hardware + ";X3,220127");
+	between.as_gdb(framed(std::string("Z") + watch));
+	between.gdb_gets(framed("E01"));
+	is_program(between, "z" + hardware);
+	/* A software breakpoint can be given up, and a deleted one is closed. */
+	is_program(between, "Z" + software + ";X3,220127");
+	between.as_gdb(framed(std::string("Z") + watch));
+	between.server_gets(framed("Z" + software + ";X3,220127"));
+	between.as_server(framed("OK"));
+	between.server_gets(framed(std::string("Z") + watch));
 	between.as_server(framed("OK"));
 	between.gdb_gets(framed("OK"));
 	between.end();
@@ -1261,18 +1310,22 @@ TEST("packets.report", "C1", "monitor perf_bpf lists no breakpoint that gdb has 
 }
 
 TEST("packets.late", "C1",
-     "perf_bpf_gdb explains a SIGTRAP that stops a thread elsewhere, but not one after a step")
+     "perf_bpf_gdb explains a SIGTRAP that stops a thread elsewhere after a hit, but not one after "
+     "a "
+     "step")
 {
 	need_rejected_sigtrap();
 
-	Child process = stopped_process();
+	Child process = process_that_blocks_sigtrap();
 	Between between;
 	const std::string late = stop_at(reinterpret_cast<uint64_t>(hit) + 64, process.pid());
 
 	process.wait();
 	get_ready(between, process.pid());
-	between.exchange("vCont;c", late); /* of the program: there is no condition yet */
 	is_program(between, "Z" + place_of_hit() + ";X3,220127");
+	between.exchange("vCont;c", late); /* of the program: there was no hit */
+	ptrace(PTRACE_CONT, process.pid(), nullptr, nullptr);
+	EXPECT_STATUS(process.wait(), SIGSTOP << 8 | 0x7f, "the process blocks SIGTRAP");
 	between.exchange("vCont;s", late);
 	between.exchange("vCont;c", late);
 	EXPECT_EQ(times(between.end(), "because it blocked SIGTRAP"), 1, "messages");
@@ -1283,17 +1336,7 @@ TEST("packets.detach", "C1", "gdb cannot detach from a thread with a pending SIG
 {
 	need_rejected_sigtrap();
 
-	Child process([] {
-		const sigset_t trap = set_of({ SIGTRAP });
-
-		ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
-		raise(SIGSTOP);
-		sigprocmask(SIG_BLOCK, &trap, nullptr);
-		hit(0);
-		raise(SIGSTOP);
-		sigprocmask(SIG_UNBLOCK, &trap, nullptr);
-		return 0;
-	});
+	Child process = process_that_blocks_sigtrap();
 	Between between;
 	char detach[32];
 
