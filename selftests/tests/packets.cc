@@ -1232,6 +1232,15 @@ TEST("packets.registers", "C1", "a condition reads each general register by its 
 			fail("expected that register %zu has its value, but the process was %s",
 			     number, status_text(status).c_str());
 		is_program(between, "z" + place_of_hit());
+		/*
+		 * Execute one instruction there: arm64 would resume the step over it when pc comes
+		 * back, without another hit.
+		 */
+		values = before;
+		pc_of(values) = reinterpret_cast<uint64_t>(hit);
+		set_registers(process.pid(), values);
+		ptrace(PTRACE_SINGLESTEP, process.pid(), nullptr, nullptr);
+		EXPECT_STATUS(process.wait(), SIGTRAP << 8 | 0x7f, "the process after one step");
 		/* Back to where it was, and on to its next SIGSTOP. */
 		set_registers(process.pid(), before);
 		ptrace(PTRACE_CONT, process.pid(), nullptr, nullptr);
