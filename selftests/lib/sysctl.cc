@@ -20,15 +20,18 @@ Sysctl::Sysctl(const char *name)
 		setup_failed("fork", errno);
 	if (!guard_)
 		guard();
-	/* The harness may kill the test's process group before the guard reaches setsid(). */
-	setpgid(guard_, guard_);
-	restored_.out.close();
+	ends_.there.close();
+
+	char ready;
+
+	if (read(ends_.here.get(), &ready, 1) != 1)
+		setup_failed("fork of a process that restores a setting", errno);
 }
 
 Sysctl::~Sysctl()
 {
 	set(old_);
-	if (write(restored_.in.get(), "", 1) == 1)
+	if (write(ends_.here.get(), "", 1) == 1)
 		waitpid(guard_, nullptr, 0);
 }
 
@@ -45,8 +48,10 @@ void Sysctl::guard()
 	char byte;
 
 	setsid();
-	restored_.in.close();
-	if (!read(restored_.out.get(), &byte, 1))
+	/* An event stays open as long as any process has a descriptor of it. */
+	dup2(ends_.there.get(), STDIN_FILENO);
+	close_range(STDIN_FILENO + 1, ~0U, 0);
+	if (write(STDIN_FILENO, "", 1) == 1 && !read(STDIN_FILENO, &byte, 1))
 		set(old_);
 	_exit(0);
 }

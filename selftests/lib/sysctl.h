@@ -11,8 +11,8 @@
 
 /*
  * A number in /proc/sys. The old value is restored even if the test is killed: a guard process
- * outside of the test's process group restores it when the other end of its pipe is closed, unless
- * the destructor has written to the pipe.
+ * outside of the test's process group restores it when the test's end of their sockets is closed,
+ * unless the destructor has written to it. The guard keeps no other descriptor of the test.
  */
 class Sysctl {
 public:
@@ -29,7 +29,7 @@ private:
 
 	std::string file_;
 	int old_ = 0;
-	Pipe restored_; /* written to when the destructor has restored the value */
+	SocketPair ends_; /* of the test and of the guard, which writes when it is ready */
 	pid_t guard_;
 };
 

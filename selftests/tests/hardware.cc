@@ -727,7 +727,10 @@ TEST("hardware.pinned", "C6",
 	perf_event_attr attr = hardware();
 	Signals signals({ SETSIG });
 	std::vector<Event> events;
+	/* So that Hits raises it again, by a process that must not keep the events open. */
+	Sysctl rate("kernel/perf_event_max_sample_rate");
 
+	rate.set(1000);
 	attr.pinned = 1;
 	for (int i = 0; i <= COUNTERS; i++) {
 		events.emplace_back(attr);
