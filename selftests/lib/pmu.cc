@@ -92,6 +92,18 @@ void Hits::make_in(const char *function) const
 		unavailable("the kernel has no kprobe on the function");
 }
 
+uint64_t kgdb_hits()
+{
+	std::ifstream file("/sys/kernel/debug/perf_bpf_pmu/kgdb");
+	uint64_t hits;
+
+	if (!file.is_open())
+		lacks_pmu("kgdb has no hardware breakpoints in perf here");
+	if (!(file >> hits))
+		setup_failed("read of a file of perf_bpf_pmu", errno);
+	return hits;
+}
+
 RemovablePmu::RemovablePmu()
 	: file_(open("/sys/kernel/debug/perf_bpf_pmu/visitor", O_WRONLY | O_CLOEXEC))
 {

@@ -23,9 +23,15 @@ uint32_t pmu_type();
 
 /*
  * A disabled counter that overflows on every hit, with @config as attr.config. The hits are in
- * kernel mode. This and the following classes call unavailable() without the PMU.
+ * kernel mode. This and what follows call unavailable() without the PMU.
  */
 perf_event_attr hardware(uint64_t config = 0);
+
+/*
+ * Writes once to a word under a watchpoint that is installed as kgdb does it, and returns the
+ * number of hits. x86 only.
+ */
+uint64_t kgdb_hits();
 
 /*
  * A PMU that can be unregistered while it has events, as when root unbinds a driver. It requires

@@ -32,6 +32,9 @@
  * To interrupt the kernel at a given place, "echo FUNCTION > nmi_in" (on x86) makes one hit in an
  * NMI at the next call of FUNCTION.
  *
+ * Reading "kgdb" (on x86) writes a word under a watchpoint that is installed as kgdb does it, and
+ * returns the number of hits.
+ *
  * From Linux 6.15 on, a PMU can be unregistered while it has events, such as that of an uncore
  * device whose driver root unbinds. "echo 1" and "echo 0" to the file "visitor" register and
  * unregister perf_bpf_visitor, which counts nothing.
@@ -41,10 +44,12 @@
 #include <linux/cpu.h>
 #include <linux/debugfs.h>
 #include <linux/hrtimer.h>
+#include <linux/hw_breakpoint.h>
 #include <linux/kprobes.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
 #include <linux/perf_event.h>
+#include <linux/seq_file.h>
 #include <linux/slab.h>
 #include <linux/smp.h>
 #include <linux/uaccess.h>
@@ -106,6 +111,16 @@ static typeof(perf_callchain) *callchain;
 #define PERF_EF_PAUSE		0
 #define PERF_EF_RESUME		0
 #endif
+
+static void *find(const char *name)
+{
+	struct kprobe probe = { .symbol_name = name };
+
+	if (register_kprobe(&probe))
+		return NULL;
+	unregister_kprobe(&probe);
+	return probe.addr;
+}
 
 static void pmu_stop(struct perf_event *event, int flags)
 {
@@ -459,6 +474,75 @@ static void add_nmi_in(struct dentry *dir)
 }
 #endif
 
+#ifdef CONFIG_X86
+/* Functions of arch/x86/kernel/hw_breakpoint.c that are not exported to modules. */
+static typeof(arch_install_hw_breakpoint) *install;
+static typeof(arch_uninstall_hw_breakpoint) *uninstall;
+
+static DEFINE_MUTEX(kgdb_mutex);
+static long kgdb_word;
+static unsigned int kgdb_hits;
+
+static void on_kgdb_hit(struct perf_event *event, struct perf_sample_data *data,
+			struct pt_regs *regs)
+{
+	kgdb_hits++;
+}
+
+/*
+ * As in arch/x86/kernel/kgdb.c: the event reserves a slot and stays disabled, because kgdb cannot
+ * ask the perf core to enable it while the other CPUs are stopped. It installs the event itself.
+ */
+static int kgdb_show(struct seq_file *file, void *unused)
+{
+	struct perf_event * __percpu *events, *event;
+	struct perf_event_attr attr;
+	unsigned long flags;
+	int err;
+
+	hw_breakpoint_init(&attr);
+	attr.bp_addr = (unsigned long)&kgdb_word;
+	attr.bp_len = sizeof(kgdb_word);
+	attr.bp_type = HW_BREAKPOINT_W;
+	attr.disabled = 1;
+
+	mutex_lock(&kgdb_mutex);
+	events = register_wide_hw_breakpoint(&attr, on_kgdb_hit, NULL);
+	err = PTR_ERR_OR_ZERO((void __force *)events);
+	if (err)
+		goto out;
+
+	kgdb_hits = 0;
+	local_irq_save(flags);
+	event = *this_cpu_ptr(events);
+	err = install(event);
+	if (!err) {
+		WRITE_ONCE(kgdb_word, 1);
+		uninstall(event);
+	}
+	local_irq_restore(flags);
+	unregister_wide_hw_breakpoint(events);
+	if (!err)
+		seq_printf(file, "%u\n", READ_ONCE(kgdb_hits));
+out:
+	mutex_unlock(&kgdb_mutex);
+	return err;
+}
+DEFINE_SHOW_ATTRIBUTE(kgdb);
+
+static void add_kgdb(struct dentry *dir)
+{
+	install = find("arch_install_hw_breakpoint");
+	uninstall = find("arch_uninstall_hw_breakpoint");
+	if (install && uninstall)
+		debugfs_create_file("kgdb", 0400, dir, NULL, &kgdb_fops);
+}
+#else
+static void add_kgdb(struct dentry *dir)
+{
+}
+#endif
+
 static int pmu_add(struct perf_event *event, int flags)
 {
 	struct cpu_counters *cpu = this_cpu_ptr(&cpu_counters);
@@ -692,16 +776,6 @@ static int hold_static_keys(void)
 	return 0;
 }
 
-static void *find(const char *name)
-{
-	struct kprobe probe = { .symbol_name = name };
-
-	if (register_kprobe(&probe))
-		return NULL;
-	unregister_kprobe(&probe);
-	return probe.addr;
-}
-
 static void setup_timer(struct hrtimer *timer, enum hrtimer_restart (*fn)(struct hrtimer *))
 {
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 13, 0)
@@ -748,6 +822,7 @@ static int __init perf_bpf_pmu_init(void)
 		if (contexts[i].send)
 			debugfs_create_file(contexts[i].name, 0200, dir, (void *)i, &hit_fops);
 	add_nmi_in(dir);
+	add_kgdb(dir);
 	add_visitor(dir);
 	return 0;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Debuggers that use ptrace(2) on a task that also hits a filtered breakpoint: C12. */
+/* Debuggers that use ptrace(2) on a task that also hits a filtered breakpoint, and kgdb: C12. */
 #include <elf.h>
 #include <sys/uio.h>
 #include <sys/user.h>
@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "lib/pmu.h"
 #include "lib/ptrace.h"
 #include "tests/common.h"
 
@@ -44,6 +45,11 @@ static std::vector<uint64_t> steps(bool attached, uint64_t *runs)
 	*runs = filter.runs();
 	EXPECT_EQ(event.count(), HITS, "hits counted");
 	return stops;
+}
+
+TEST("debuggers.kgdb", "C12", "a watchpoint that kgdb has installed itself is hit")
+{
+	EXPECT_EQ(kgdb_hits(), 1, "hits of the watchpoint");
 }
 
 TEST("debuggers.singlestep", "C12",
