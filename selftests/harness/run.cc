@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cinttypes>
 #include <cstdarg>
@@ -90,12 +91,29 @@ void skip(const char *format, ...)
 	end_test('S');
 }
 
+/* Of a long @text only the part where it begins to differ from @other. */
+static std::string excerpt(const std::string &text, const std::string &other)
+{
+	constexpr size_t MOST = 200, BEFORE = 40;
+
+	if (text.size() <= MOST)
+		return text;
+
+	const size_t same =
+		std::mismatch(text.begin(), text.end(), other.begin(), other.end()).first -
+		text.begin();
+	const size_t from = same > BEFORE ? same - BEFORE : 0;
+
+	return (from ? "..." : "") + text.substr(from, MOST) +
+	       (from + MOST < text.size() ? "..." : "");
+}
+
 void expected(const std::string &want, const std::string &got, const char *what, const char *file,
 	      int line)
 {
 	marks->failed = true;
-	send_line('#', "expected " + want + ", got " + got + ": " + what + " (" + file + ":" +
-			       std::to_string(line) + ")");
+	send_line('#', "expected " + excerpt(want, got) + ", got " + excerpt(got, want) + ": " +
+			       what + " (" + file + ":" + std::to_string(line) + ")");
 }
 
 void expected_quantity(const char *how, const std::string &want, const char *things,
