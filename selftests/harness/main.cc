@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The suite's main program: its arguments, the contract, and its KTAP. */
 #include <fnmatch.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <cinttypes>
@@ -184,6 +185,13 @@ int main(int argc, char **argv)
 		print_rules();
 		return 0;
 	}
+
+	/* The invoker may ignore or block signals. */
+	sigset_t none;
+
+	signal(SIGCHLD, SIG_DFL);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, nullptr);
 
 	std::vector<Test> chosen = select_tests(patterns, list);
 

@@ -91,7 +91,7 @@ void skip(const char *format, ...)
 	end_test('S');
 }
 
-/* Of a long @text only the part where it begins to differ from @other. */
+/* The part of a long @text where it begins to differ from @other. */
 static std::string excerpt(const std::string &text, const std::string &other)
 {
 	constexpr size_t MOST = 200, BEFORE = 40;
@@ -222,7 +222,7 @@ static bool reports(int fd, short events)
 Outcome run_test(const Test &test)
 {
 	Outcome outcome;
-	Pipe verdict(O_CLOEXEC | O_NONBLOCK);
+	Pipe verdict;
 
 	fflush(stdout);
 	const double begun = seconds_now();
@@ -233,6 +233,7 @@ Outcome run_test(const Test &test)
 	if (!pid)
 		child_main(test, verdict.in.get());
 	verdict.in.close();
+	fcntl(verdict.out.get(), F_SETFL, O_NONBLOCK);
 
 	Fd pidfd(syscall(SYS_pidfd_open, pid, 0));
 	bool in_time;

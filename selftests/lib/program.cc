@@ -100,8 +100,13 @@ bool program_exists(uint32_t id)
 {
 	uint32_t next = id - 1;
 
-	return Fd(bpf_prog_get_fd_by_id(id)).valid() ||
-	       (!bpf_prog_get_next_id(next, &next) && next == id);
+	if (Fd(bpf_prog_get_fd_by_id(id)).valid())
+		return true;
+	if (!bpf_prog_get_next_id(next, &next))
+		return next == id;
+	if (errno == EPERM)
+		setup_failed("BPF_PROG_GET_NEXT_ID", errno);
+	return false;
 }
 
 bool wait_until_freed(uint32_t id)

@@ -21,6 +21,12 @@
 #include "lib/kernel.h"
 #include "lib/program.h"
 
+void need_root()
+{
+	if (geteuid())
+		setup_failed("setresuid", EPERM);
+}
+
 void become(uid_t user, uint64_t capabilities)
 {
 	__user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };

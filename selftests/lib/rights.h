@@ -19,6 +19,9 @@ constexpr uint64_t cap(int number)
 constexpr uint64_t PERFMON = cap(CAP_PERFMON), BPF = cap(CAP_BPF), ADMIN = cap(CAP_SYS_ADMIN),
 		   KILL = cap(CAP_KILL);
 
+/* setup_failed() if become() would fail. For a test that waits for a child that calls it. */
+void need_root();
+
 /* Changes the user of the calling process, and limits it to these capabilities. */
 void become(uid_t user, uint64_t capabilities);
 

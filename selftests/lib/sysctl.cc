@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 #include "lib/sysctl.h"
 
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <vector>
 
 #include "lib/fail.h"
 
@@ -43,15 +47,33 @@ bool Sysctl::set(int value)
 	return file.good();
 }
 
+/*
+ * An event, link or program lives as long as any process has a descriptor of it. Pipes and sockets
+ * stay open: by one of them the harness waits for the guard, and by another the guard of an outer
+ * Sysctl waits until this one has restored its value.
+ */
+static void close_events()
+{
+	std::vector<int> fds;
+
+	for (const auto &entry : std::filesystem::directory_iterator("/proc/self/fd"))
+		fds.push_back(atoi(entry.path().filename().c_str()));
+	for (int fd : fds) {
+		struct stat status;
+
+		if (!fstat(fd, &status) && !S_ISFIFO(status.st_mode) && !S_ISSOCK(status.st_mode))
+			close(fd);
+	}
+}
+
 void Sysctl::guard()
 {
 	char byte;
 
 	setsid();
-	/* An event stays open as long as any process has a descriptor of it. */
-	dup2(ends_.there.get(), STDIN_FILENO);
-	close_range(STDIN_FILENO + 1, ~0U, 0);
-	if (write(STDIN_FILENO, "", 1) == 1 && !read(STDIN_FILENO, &byte, 1))
+	ends_.here.close();
+	close_events();
+	if (write(ends_.there.get(), "", 1) == 1 && !read(ends_.there.get(), &byte, 1))
 		set(old_);
 	_exit(0);
 }

@@ -12,7 +12,7 @@
 /*
  * A number in /proc/sys. The old value is restored even if the test is killed: a guard process
  * outside of the test's process group restores it when the test's end of their sockets is closed,
- * unless the destructor has written to it. The guard keeps no other descriptor of the test.
+ * unless the destructor has written to it. The guard keeps only pipes and sockets of the test.
  */
 class Sysctl {
 public:

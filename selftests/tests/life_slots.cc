@@ -86,12 +86,14 @@ static uint64_t left_after_exit_of_sibling(bool grouped)
 	 * only the first child is running when the event is closed.
 	 */
 	Child first([&] {
+		other.close();
 		while (!both.closed || !both.swap.waits)
 			sched_yield();
 		both.swap.give_away();
 		return 0;
 	});
 	Child second([&] {
+		other.close();
 		while (!both.closed)
 			usleep(1000);
 		both.swap.keep();

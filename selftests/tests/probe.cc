@@ -69,6 +69,7 @@ TEST("probe.minimal.root", "C1",
 TEST("probe.minimal.user", "C15",
      "without the right to load a program, both probes name the missing right")
 {
+	need_root();
 	/* Skips the test without breakpoints: perf_bpf_probe_minimal checks for them first. */
 	Event(breakpoint(hit)).close();
 

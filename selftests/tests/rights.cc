@@ -312,6 +312,9 @@ TEST("rights.signals.owner", "C15",
      "a filtered event sends no signal to its owner after the owner has changed to another user")
 {
 	constexpr uid_t OTHER_USER = NOBODY - 1; /* no privileges, no account needed */
+
+	need_root();
+
 	Filter filter;
 
 	for (auto &verdict : verdicts) {
@@ -558,6 +561,7 @@ TEST("rights.breakpoint_of_others", "C15",
 	static uint64_t &in_frame = shared_with_children<uint64_t>();
 	static std::atomic<int> signals;
 
+	need_root();
 	run_on(usable_cpus().front());
 
 	Gate watched;

@@ -759,6 +759,7 @@ TEST("signals.sigtrap.exec.closed.child", "C15",
 	event.enable();
 
 	Child child([&] {
+		event.close();
 		block(SIGTRAP);
 		execl(path(program).c_str(), "script", status_file, nullptr);
 		return 2;
